@@ -1,0 +1,225 @@
+"""sinkhorn_divergence: closed forms, POT and geomloss, invariants, caching, subsampling, bad input."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trace.estimators import self_transport, sinkhorn_divergence, sinkhorn_floor
+from trace.estimators.transport_peers import geomloss_divergence, pot_divergence
+
+
+def cloud(seed, n=40, d=3, dtype=torch.float64):
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def unit_cloud(seed, n=40, d=8, dtype=torch.float64):
+    return torch.nn.functional.normalize(cloud(seed, n, d, dtype))
+
+
+def test_diracs_cost_their_squared_distance():
+    x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([[4.0, 6.0]])
+    assert sinkhorn_divergence(x, y).value == pytest.approx(25.0)
+
+
+def test_well_separated_points_are_matched():
+    x = 100 * cloud(0, n=12, d=2)
+    moved = x[torch.randperm(12, generator=torch.Generator().manual_seed(1))] + torch.tensor([0.3, -0.4])
+    assert sinkhorn_divergence(x, moved, num_iters=1000).value == pytest.approx(0.25, rel=1e-6)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.01, 1.0, 50.0])
+def test_translation_costs_its_square(shift):
+    x = cloud(0)
+    t = torch.tensor([shift, 0.0, 0.0], dtype=torch.float64)
+    assert sinkhorn_divergence(x, x + t, tol=1e-8).value == pytest.approx(shift**2, rel=1e-7, abs=1e-8)
+
+
+def test_translation_adds_the_squared_mean_gap():
+    x, y = cloud(0), 1.5 * cloud(1)
+    t = torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64)
+    gap = x.mean(0) - y.mean(0)
+    centred = sinkhorn_divergence(x - x.mean(0), y - y.mean(0)).value
+    assert sinkhorn_divergence(x, y + t).value == pytest.approx(centred + float((gap - t).square().sum()), rel=1e-10)
+
+
+def test_gaussians_approach_the_closed_form(generator):
+    """Entropic transport between isotropic Gaussians has a closed form (Mallasto et al., 2022); one dimension here."""
+    n, s1, s2, eps = 4000, 1.0, 0.5, 0.1
+    x = s1 * torch.randn(n, 1, generator=generator, dtype=torch.float64)
+    y = 2.0 + s2 * torch.randn(n, 1, generator=generator, dtype=torch.float64)
+
+    def ot(a, b):
+        """OT_eps between N(0, a^2) and N(0, b^2) for the cost |x - y|^2 (epsilon = 2 sigma^2 in the cited notation)."""
+        kappa = math.sqrt(1 + 16 * a**2 * b**2 / eps**2)
+        return a**2 + b**2 - eps / 2 * (kappa - math.log((1 + kappa) / 2) - 1)
+
+    expected = 4.0 + ot(s1, s2) - (ot(s1, s1) + ot(s2, s2)) / 2
+    assert sinkhorn_divergence(x, y).value == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize(("x", "y"), [(unit_cloud(0), unit_cloud(1, n=30) * 0.9), (cloud(0), cloud(1, n=30) + 0.5)])
+def test_agrees_with_pot(x, y):
+    assert sinkhorn_divergence(x, y, tol=1e-7).value == pytest.approx(
+        pot_divergence(x, y, num_iters=20_000, tol=1e-6), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize(("x", "y"), [(unit_cloud(0), unit_cloud(1) * 0.9), (cloud(0), cloud(1) + 0.5)])
+def test_agrees_with_geomloss_up_to_its_annealing_error(x, y):
+    fine = geomloss_divergence(x, y, scaling=0.99)
+    assert sinkhorn_divergence(x, y).value == pytest.approx(fine, rel=2e-3)
+    assert sinkhorn_divergence(x, y).value == pytest.approx(geomloss_divergence(x, y), rel=2e-2)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.integers(1, 5))
+def test_symmetric_and_nonnegative(seed, n, m, d):
+    x, y = cloud(seed, n, d), cloud(seed + 1, m, d)
+    forward, backward = (sinkhorn_divergence(p, q, num_iters=2000, tol=1e-7).value for p, q in ((x, y), (y, x)))
+    assert forward == pytest.approx(backward, rel=1e-4, abs=1e-6)
+    assert forward >= -1e-6
+
+
+@given(st.integers(0, 10_000), st.integers(1, 20), st.integers(1, 5))
+def test_zero_on_itself_and_blind_to_order(seed, n, d):
+    x = cloud(seed, n, d)
+    shuffled = x[torch.randperm(n, generator=torch.Generator().manual_seed(seed))]
+    assert sinkhorn_divergence(x, x).value == pytest.approx(0.0, abs=1e-6)
+    assert sinkhorn_divergence(x, shuffled).value == pytest.approx(0.0, abs=1e-6)
+    y = cloud(seed + 1, 7, d)
+    assert sinkhorn_divergence(shuffled, y).value == pytest.approx(sinkhorn_divergence(x, y).value, rel=1e-4, abs=1e-6)
+
+
+@given(st.integers(0, 10_000), st.floats(0.1, 10))
+def test_scales_with_the_square_when_epsilon_does(seed, scale):
+    x, y = cloud(seed, 15), cloud(seed + 1, 12) + 1
+    plain = sinkhorn_divergence(x, y, epsilon=0.1).value
+    assert sinkhorn_divergence(scale * x, scale * y, epsilon=0.1 * scale**2).value == pytest.approx(
+        scale**2 * plain, rel=1e-6
+    )
+
+
+@given(st.integers(0, 10_000), st.floats(-1000, 1000))
+def test_float32_matches_float64_anywhere(seed, offset):
+    x, y = cloud(seed, 20), cloud(seed + 1, 25) + 0.5
+    exact = sinkhorn_divergence(x, y).value
+    single = sinkhorn_divergence((x + offset).float(), (y + offset).float()).value
+    assert single == pytest.approx(exact, rel=1e-3, abs=1e-3)
+
+
+@given(st.integers(0, 10_000), st.integers(100, 10_000))
+def test_block_size_does_not_change_the_value(seed, budget):
+    x, y = cloud(seed, 30), cloud(seed + 1, 20)
+    assert sinkhorn_divergence(x, y, memory_budget=budget).value == pytest.approx(
+        sinkhorn_divergence(x, y).value, rel=1e-7, abs=1e-9
+    )
+
+
+def test_weights_mean_multiplicity():
+    x, y = cloud(0, 6), cloud(1, 5)
+    counts = torch.tensor([1.0, 3.0, 0.0, 2.0, 1.0, 0.0], dtype=torch.float64)
+    repeated = x.repeat_interleave(counts.long(), dim=0)
+    weighted = sinkhorn_divergence(x, y, x_weights=counts, tol=1e-9, num_iters=5000).value
+    assert weighted == pytest.approx(sinkhorn_divergence(repeated, y, tol=1e-9, num_iters=5000).value, rel=1e-7)
+
+
+def test_self_term_is_reused_and_guarded():
+    x, y = cloud(0), cloud(1)
+    cached = self_transport(x)
+    assert sinkhorn_divergence(x, y, x_self=cached).value == sinkhorn_divergence(x, y).value
+    assert sinkhorn_divergence(y, x, y_self=cached).value == pytest.approx(sinkhorn_divergence(y, x).value)
+    for wrong in ({"x_self": self_transport(y)}, {"x_self": cached, "epsilon": 0.2}, {"y_self": cached}):
+        with pytest.raises(ValueError, match="was computed for another sample or epsilon"):
+            sinkhorn_divergence(x, y, **wrong)
+    weights = torch.arange(1.0, 41.0, dtype=torch.float64)
+    with pytest.raises(ValueError, match="x_self was computed for another"):
+        sinkhorn_divergence(x, y, x_weights=weights, x_self=cached)
+    with_weights = self_transport(x, weights=weights)
+    assert sinkhorn_divergence(x, y, x_weights=weights, x_self=with_weights).converged
+
+
+def test_subsampling_reports_the_spread(generator):
+    x, y = cloud(0, 400, 2), cloud(1, 300, 2) + 1
+    whole = sinkhorn_divergence(x, y)
+    assert math.isnan(whole.spread)
+    assert whole.sample_sizes == (400, 300)
+    drawn = sinkhorn_divergence(x, y, max_samples=350, subsample=200, num_draws=8, generator=generator)
+    assert drawn.sample_sizes == (200, 200)
+    assert drawn.num_draws == 8
+    assert abs(drawn.value - whole.value) < 4 * drawn.spread
+    again = sinkhorn_divergence(
+        x, y, max_samples=350, subsample=200, num_draws=8, generator=torch.Generator().manual_seed(0)
+    )
+    assert again == drawn
+    with pytest.raises(ValueError, match=r"pass a torch\.Generator"):
+        sinkhorn_divergence(x, y, max_samples=350)
+    with pytest.raises(ValueError, match="cannot be reused beyond max_samples"):
+        sinkhorn_divergence(x, y, max_samples=350, x_self=self_transport(x), generator=generator)
+    with pytest.raises(ValueError, match="num_draws"):
+        sinkhorn_divergence(x, y, max_samples=350, num_draws=1, generator=generator)
+
+
+def test_floor_is_the_divergence_between_halves(generator):
+    x = unit_cloud(0, n=200, d=64)
+    floor = sinkhorn_floor(x, generator=generator, num_splits=4)
+    between = sinkhorn_divergence(x[:100], x[100:]).value
+    assert floor.value == pytest.approx(between, rel=0.1)
+    assert floor.value > 0.1
+    assert floor.num_draws == 4
+    with pytest.raises(ValueError, match="x has 3 samples, at least 4"):
+        sinkhorn_floor(x[:3], generator=generator)
+
+
+def test_says_when_it_did_not_converge():
+    x, y = 5 * cloud(0, 100, 2), 5 * cloud(1, 100, 2)
+    short = sinkhorn_divergence(x, y, num_iters=2)
+    assert not short.converged
+    assert short.num_iters == 2
+    assert short.marginal_error > 1e-4
+
+
+GOOD = torch.zeros(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (torch.full((3, 2), torch.nan), GOOD, "x holds NaN or infinity .first in row 0."),
+        (GOOD, torch.tensor([[0.0, 0.0], [torch.inf, 0.0]]), "y holds NaN or infinity .first in row 1."),
+        (torch.zeros(0, 2), GOOD, "x has 0 samples"),
+        (GOOD, torch.zeros(3, 0), "y has no columns"),
+        (GOOD, torch.zeros(3, 5), "differ in columns"),
+        (GOOD, torch.zeros(3), "y must have shape .n, d."),
+        (GOOD.long(), GOOD, "x must be float32 or float64"),
+        (GOOD.half(), GOOD, "x must be float32 or float64"),
+        (GOOD, GOOD.double(), "x is torch.float32 but y is torch.float64"),
+        (GOOD, GOOD.to("meta"), "x is on cpu but y is on meta"),
+        (GOOD.numpy(), GOOD, "x must be a torch tensor"),
+    ],
+)
+def test_bad_samples(x, y, message):
+    with pytest.raises(ValueError, match=message):
+        sinkhorn_divergence(x, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be finite and positive"),
+        ({"epsilon": math.nan}, "epsilon must be finite and positive"),
+        ({"num_iters": 0}, "num_iters must be at least 1"),
+        ({"x_weights": torch.ones(2)}, "x_weights has 2 values for 3 samples"),
+        ({"x_weights": torch.tensor([1.0, -1.0, 1.0])}, "x_weights must be nonnegative"),
+        ({"y_weights": torch.zeros(3)}, "y_weights must be nonnegative with a positive sum"),
+        ({"y_weights": torch.tensor([1.0, torch.nan, 1.0])}, "y_weights holds NaN"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        sinkhorn_divergence(GOOD, GOOD + 1, **options)
+
+
+def test_one_sample_is_enough():
+    assert sinkhorn_divergence(torch.zeros(1, 2), torch.ones(3, 2)).value == pytest.approx(2.0)

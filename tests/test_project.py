@@ -1,0 +1,159 @@
+"""The ground the project stands on: pins, the installed wheel, the layout, the direction of imports."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+# Every module may import the ones before it. Modules on one line do not import each other.
+LAYERS = [
+    {"checks"},
+    {"losses", "sample"},
+    {"estimators"},
+    {"features", "settings"},
+    {"evidence"},
+    {"diagnostic"},
+    {"scores", "baselines", "metrics"},
+    {"bootstrap", "report"},
+]
+
+
+def pins():
+    lines = (line.split("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines())
+    return [Requirement(line) for line in lines if line]
+
+
+def test_environment_repeats_the_pins():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    python, _, pip = environment["dependencies"]
+    assert python == "python=3.11"
+    assert pip["pip"] == [str(pin) for pin in pins()]
+
+
+def test_every_pin_is_exact_and_satisfies_the_bounds():
+    versions = {}
+    for pin in pins():
+        (spec,) = pin.specifier
+        assert spec.operator == "=="
+        versions[pin.name] = spec.version
+    declared = PYPROJECT["project"]["dependencies"] + PYPROJECT["project"]["optional-dependencies"]["peers"]
+    for line in declared:
+        bound = Requirement(line)
+        assert bound.specifier.contains(versions[bound.name]), f"{line} refuses the pinned {versions[bound.name]}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder with the unpacked wheel, built from a copy of the sources."""
+    tmp = tmp_path_factory.mktemp("wheel")
+    source = tmp / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "trace", source / "trace", ignore=shutil.ignore_patterns("__pycache__"))
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp), str(source)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = tmp.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp / "site")
+    return tmp / "site"
+
+
+def run_clean(site, code):
+    """Run code in a new interpreter that sees the wheel and nothing of the repository."""
+    environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=site.parent, env=environment, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_the_wheel_holds_every_module(site):
+    installed = {p.relative_to(site / "trace_shift") for p in (site / "trace_shift").rglob("*.py")}
+    assert installed == {p.relative_to(ROOT / "trace") for p in (ROOT / "trace").rglob("*.py")}
+
+
+def test_every_module_imports_from_the_wheel_and_the_standard_trace_is_untouched(site):
+    code = """
+import importlib, pkgutil, trace, trace_shift
+assert "Trace" in dir(trace) and "site" not in trace.__file__.split("/")[-2], trace.__file__
+names = [m.name for m in pkgutil.walk_packages(trace_shift.__path__, "trace_shift.")]
+for name in names:
+    importlib.import_module(name)
+print(len(names))
+"""
+    assert int(run_clean(site, code)) >= 20
+
+
+def test_the_wheel_diagnoses(site):
+    code = """
+import torch
+from trace_shift import Sample, diagnose
+from trace_shift.report import to_text
+g = torch.Generator().manual_seed(0)
+x = torch.randn(50, 2, generator=g)
+s, t = Sample(x, (x[:, 0] > 0).long()), Sample(x + 1, (x[:, 0] > 0).long())
+print(to_text(diagnose(lambda x: x, lambda x: 2 * x, s, t)))
+"""
+    assert "model change" in run_clean(site, code)
+
+
+def imported_modules(path):
+    """Names of the library's own modules that a file imports, relative to trace/."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            parent = path.relative_to(ROOT / "trace").parent.parts
+            yield (*parent[: len(parent) - node.level + 1], *(node.module or "").split("."))[0]
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            for name in names:
+                assert name.split(".")[0] not in ("trace", "trace_shift"), f"{path} imports the package absolutely"
+
+
+def test_imports_point_one_way():
+    level = {name: i for i, layer in enumerate(LAYERS) for name in layer}
+    for path in (ROOT / "trace").rglob("*.py"):
+        own = path.relative_to(ROOT / "trace").with_suffix("").parts[0]
+        if own == "__init__":
+            continue
+        assert own in level, f"{path.name} has no place in LAYERS"
+        for other in imported_modules(path):
+            assert other == own or level[other] < level[own], f"{own} imports {other}"
+
+
+def test_the_library_sees_tensors_only():
+    banned = {"wandb", "yaml", "omegaconf", "submitit", "argparse", "pathlib", "logging", "experiments"}
+    for path in (ROOT / "trace").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        names = {a.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        names |= {n.module.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+        assert not names & banned, f"{path} imports {names & banned}"
+        calls = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        assert "print" not in calls, f"{path} prints"
+
+
+def test_top_level():
+    folders = {"trace", "experiments", "configs", "slurm", "notebooks", "results", "tests"}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert {Path(line).parts[0] for line in tracked.splitlines() if "/" in line} - {".ci", ".github"} <= folders
+    assert all((ROOT / name).is_dir() for name in folders)
+
+
+def test_setup_has_nothing_left_to_do():
+    assert subprocess.run(["make", "--question", "setup"], cwd=ROOT, check=False).returncode == 0
+
+
+def test_citation_names_the_authors():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["preferred-citation"]["title"] == citation["title"]
+    assert [a["family-names"] for a in citation["authors"]] == ["Anjidani", "Tehrani", "Mojahedian", "Yassaee"]
+    assert citation["version"] == PYPROJECT["project"]["version"]

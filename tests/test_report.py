@@ -1,0 +1,72 @@
+"""Text and Markdown: every term is there, what is missing says so, tables are well formed."""
+
+import pytest
+import torch
+
+from trace import Sample, diagnose
+from trace.report import to_markdown, to_text
+
+
+@pytest.fixture(scope="module")
+def samples():
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 2, generator=g)
+    y = (x[:, 0] > 0).long()
+    x_new = torch.randn(60, 2, generator=g) + 1.0
+    return (
+        (lambda x: x * 2, lambda x: x * torch.tensor([2.0, -1.0])),
+        Sample(x, y),
+        Sample(x_new, (x_new[:, 0] > 1).long()),
+    )
+
+
+@pytest.fixture(scope="module")
+def full(samples):
+    models, source, target = samples
+    val, new_val = (Sample(s.x[:30], s.y[:30]) for s in (source, target))
+    return diagnose(*models, source, target, source_val=val, target_val=new_val, anchor_test=source)
+
+
+@pytest.fixture(scope="module")
+def partial(samples):
+    models, source, target = samples
+    return diagnose(*models, source, Sample(target.x))
+
+
+@pytest.mark.parametrize("render", [to_text, to_markdown])
+def test_says_everything(render, full):
+    page = render(full)
+    for words in ("model change", "covariate-shift penalty", "label noise", "worst label", "True change on the anchor"):
+        assert words in page
+    for value in (full.model_change, full.bound_core(), full.bound_full("hybrid"), full.evidence.anchor.plug_in.value):
+        assert f"{value:.4g}" in page
+    assert "fails with probability at most 0.1" in page
+    assert "not available" not in page.lower()
+    assert page == page.strip()
+
+
+@pytest.mark.parametrize("render", [to_text, to_markdown])
+def test_says_what_is_missing(render, partial):
+    page = render(partial)
+    assert "True change" not in page
+    assert "needs labels on the target" in page
+    assert "target sensitivities use pseudo-labels" in page
+    assert "n/a" in page
+    assert "nan" not in page.lower()
+
+
+def test_markdown_tables_are_rectangular(full, partial):
+    for page in (to_markdown(full), to_markdown(partial)):
+        for block in page.split("\n\n"):
+            if block.startswith("|"):
+                widths = {line.replace("\\|", "").count("|") for line in block.splitlines()}
+                assert len(widths) == 1
+
+
+def test_text_columns_line_up(full):
+    rows = [line for line in to_text(full).splitlines() if line.startswith("  ")]
+    header = next(line for line in rows if line.split()[0] == "term")
+    column = header.index("ot")
+    for line in rows[1:5]:
+        assert line[column - 1] == " "
+        assert line[column] != " "

@@ -1,0 +1,105 @@
+"""Input checks: each failure is one ValueError that names the argument and the remedy."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def check_sample(x: Tensor, name: str, *, min_samples: int = 1) -> Tensor:
+    """Return ``x`` if it is a finite float32/float64 matrix ``[n, d]`` with ``n >= min_samples``."""
+    return _check_finite(_check_matrix(x, name, min_samples), name)
+
+
+def _check_matrix(x: Tensor, name: str, min_samples: int) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} must be a torch tensor, got {type(x).__name__}: use torch.as_tensor({name})")
+    if x.ndim != 2:
+        raise ValueError(f"{name} must have shape [n, d], got {list(x.shape)}: reshape it to one row per sample")
+    if x.shape[1] == 0:
+        raise ValueError(f"{name} has no columns (shape {list(x.shape)}): pass at least one feature")
+    return _check_rows(x, name, min_samples)
+
+
+def check_vector(x: Tensor, name: str, *, length: int | None = None, min_samples: int = 1) -> Tensor:
+    """Return ``x`` if it is a finite float32/float64 vector ``[n]``, of the given length if there is one."""
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} must be a torch tensor, got {type(x).__name__}: use torch.as_tensor({name})")
+    if x.ndim != 1:
+        raise ValueError(f"{name} must have shape [n], got {list(x.shape)}: flatten it to one value per sample")
+    if length is not None and len(x) != length:
+        raise ValueError(f"{name} has {len(x)} values for {length} samples: pass one value per sample")
+    return _check_finite(_check_rows(x, name, min_samples), name)
+
+
+def _check_rows(x: Tensor, name: str, min_samples: int) -> Tensor:
+    if x.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"{name} must be float32 or float64, got {x.dtype}: convert it with {name}.float()")
+    if len(x) < min_samples:
+        raise ValueError(f"{name} has {len(x)} samples, at least {min_samples} are needed: pass more data")
+    return x
+
+
+def _check_finite(x: Tensor, name: str) -> Tensor:
+    if not bool(torch.isfinite(x).all()):
+        bad = int((~torch.isfinite(x)).reshape(len(x), -1).any(dim=1).nonzero()[0])
+        raise ValueError(f"{name} holds NaN or infinity (first in row {bad}): drop or repair such rows")
+    return x
+
+
+def check_samples(x: Tensor, y: Tensor, name_x: str = "x", name_y: str = "y", *, min_samples: int = 1) -> None:
+    """Both samples valid, and alike in columns, dtype and device."""
+    _check_matrix(x, name_x, min_samples)
+    _check_matrix(y, name_y, min_samples)
+    if x.shape[1:] != y.shape[1:]:
+        raise ValueError(
+            f"{name_x} and {name_y} differ in columns ({list(x.shape)} against {list(y.shape)}): use one feature map"
+        )
+    if x.dtype != y.dtype:
+        raise ValueError(f"{name_x} is {x.dtype} but {name_y} is {y.dtype}: convert one of them")
+    if x.device != y.device:
+        raise ValueError(f"{name_x} is on {x.device} but {name_y} is on {y.device}: move one with .to(device)")
+    _check_finite(x, name_x)
+    _check_finite(y, name_y)
+
+
+def check_paired(outputs: Tensor, new_outputs: Tensor, name: str = "outputs", new_name: str = "new_outputs") -> None:
+    """Two models' outputs on the same inputs: valid, in one space, equally many."""
+    check_samples(outputs, new_outputs, name, new_name)
+    if len(outputs) != len(new_outputs):
+        raise ValueError(
+            f"{name} has {len(outputs)} rows but {new_name} has {len(new_outputs)}: run both models on the same inputs"
+        )
+
+
+def check_labels(y: Tensor, name: str, *, length: int, num_classes: int) -> Tensor:
+    """Return ``y`` if it holds one class index in ``[0, num_classes)`` per sample."""
+    if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
+        raise ValueError(
+            f"{name} must be an integer tensor of class indices, got {kind}: convert it with {name}.long()"
+        )
+    if y.shape != (length,):
+        raise ValueError(f"{name} has shape {list(y.shape)} for {length} samples: pass one label per sample, shape [n]")
+    if length and not (int(y.min()) >= 0 and int(y.max()) < num_classes):
+        raise ValueError(
+            f"{name} holds labels {int(y.min())} to {int(y.max())}, but the model has {num_classes} outputs: "
+            f"relabel to 0..{num_classes - 1} or check the model's last layer"
+        )
+    return y
+
+
+def check_level(value: float, name: str) -> float:
+    """Return ``value`` if it is a probability strictly between 0 and 1."""
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
+    return value
+
+
+def check_positive(value: float, name: str) -> float:
+    """Return ``value`` if it is finite and strictly positive."""
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be finite and positive, got {value}")
+    return value

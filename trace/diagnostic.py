@@ -1,0 +1,239 @@
+"""The TRACE diagnostic: every term of the bound on the anchor's risk change, and their sums.
+
+    |Delta R| <= gaps + model change + shift penalty                      (core: the B of the paper's tables)
+                 + label noise + validation error + population residual   (full: ``cor:practical-trace``)
+
+in three forms that differ in the shift penalty alone:
+
+* ``ot``: ``(L_Q + L_Q~) c_h W`` (``cor:practical-trace``);
+* ``hybrid``: ``L_Q c_h W + B_Q~ MMD`` (``cor:mmd-empirical``);
+* ``mmd``: ``B_Q~ MMD`` alone. The paper's tables show an MMD penalty of 0.0000 beside a positive transport term,
+  which the hybrid form cannot give.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from torch import Generator, nn
+
+from .estimators.concentration import Budget, label_noise_remainder, mmd_remainder, validation_remainder, w1_remainder
+from .estimators.lipschitz import GradientQuantile, Model
+from .evidence import Evidence, Shift, gather
+from .features import FeatureMap, identity
+from .losses import ClippedCrossEntropy, Loss
+from .sample import Sample
+from .settings import Settings
+
+Form = Literal["ot", "mmd", "hybrid"]
+FORMS: tuple[Form, ...] = ("ot", "mmd", "hybrid")
+
+_NEEDS = {
+    "emp_shift_ot": ("sensitivity_source", "sensitivity_target"),
+    "emp_shift_mmd": ("rkhs_norm",),
+    "emp_shift_hybrid": ("sensitivity_source", "rkhs_norm"),
+    "population_ot": ("sensitivity_target",),
+    "population_mmd": ("rkhs_norm",),
+}
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """All terms, in units of the loss. A term that could not be computed is NaN, and ``reasons`` says why."""
+
+    gap_source: float
+    gap_target: float
+    model_change: float
+    """``L_ell M_l2``."""
+    emp_shift_ot: float
+    emp_shift_mmd: float
+    emp_shift_hybrid: float
+    label_noise: float
+    validation_error: float
+    population_ot: float
+    population_mmd: float
+    budget: Budget
+    """Failure probability of each event behind ``bound_full``."""
+    evidence: Evidence
+    settings: Settings
+    reasons: dict[str, str]
+
+    def shift_penalty(self, form: Form = "ot") -> float:
+        return {"ot": self.emp_shift_ot, "mmd": self.emp_shift_mmd, "hybrid": self.emp_shift_hybrid}[form]
+
+    def core_terms(self, form: Form = "ot") -> dict[str, float]:
+        """The four terms of ``bound_core``."""
+        return {
+            "gap_source": self.gap_source,
+            "gap_target": self.gap_target,
+            "model_change": self.model_change,
+            "emp_shift": self.shift_penalty(form),
+        }
+
+    def remainders(self, form: Form = "ot") -> dict[str, float]:
+        """The statistical terms that ``bound_full`` adds."""
+        return {
+            "label_noise": self.label_noise,
+            "validation_error": self.validation_error,
+            "population": self.population_ot if form == "ot" else self.population_mmd,
+        }
+
+    def bound_core(self, form: Form = "ot") -> float:
+        """Gaps + model change + shift penalty."""
+        return sum(self.core_terms(form).values())
+
+    def bound_full(self, form: Form = "ot") -> float:
+        """``bound_core`` and all remainders."""
+        return self.bound_core(form) + sum(self.remainders(form).values())
+
+    def attribution(self, form: Form = "ot") -> dict[str, float]:
+        """Each core term's share of ``bound_core``; NaN where the sum is NaN or 0."""
+        total = self.bound_core(form)
+        return {name: term / total if total else math.nan for name, term in self.core_terms(form).items()}
+
+    @property
+    def risk_change(self) -> float:
+        """The true signed change on the anchor test sample; NaN without one."""
+        return math.nan if self.evidence.risk_change is None else self.evidence.risk_change.value
+
+    def tightness(self, form: Form = "ot", *, full: bool = False) -> float:
+        """Bound over ``|Delta R|`` (``app:metrics``); NaN where the change is unknown or 0."""
+        change = abs(self.risk_change)
+        bound = self.bound_full(form) if full else self.bound_core(form)
+        return bound / change if change else math.nan
+
+    def as_dict(self) -> dict[str, Any]:
+        """One flat record: the paper's column names, every estimate behind them, settings and reasons."""
+        e = self.evidence
+        record: dict[str, Any] = {"risk_change": self.risk_change}
+        for form in FORMS:
+            record[f"bound_{form}"] = self.bound_core(form)
+            record[f"bound_full_{form}"] = self.bound_full(form)
+            record[f"tightness_{form}"] = self.tightness(form)
+            record[f"emp_shift_{form}"] = self.shift_penalty(form)
+        for name in ("gap_source", "gap_target", "model_change", "label_noise", "validation_error"):
+            record[name] = getattr(self, name)
+        record |= {"population_ot": self.population_ot, "population_mmd": self.population_mmd}
+        record["attribution"] = {form: self.attribution(form) for form in FORMS}
+        for name in ("output_distance", "sensitivity_source", "sensitivity_target", "rkhs_norm"):
+            estimate = getattr(e, name)
+            record[name] = None if estimate is None else estimate._asdict()
+        record["transport"] = e.shift.transport._asdict()
+        record["mmd"] = e.shift.mmd._asdict()
+        record["anchor"] = {
+            name: {**term._asdict(), "hoeffding": term.hoeffding._asdict(), "bernstein": term.bernstein._asdict()}
+            for name, term in e.anchor._asdict().items()
+            if name != "num_samples"
+        }
+        record["anchor"]["num_samples"] = e.anchor.num_samples
+        record["risk_change_details"] = None if e.risk_change is None else e.risk_change._asdict()
+        record["lipschitz_loss"], record["loss_bound"] = e.lipschitz, e.loss_bound
+        record["sizes"] = dict(e.sizes)
+        record["budget"] = {**self.budget._asdict(), "total": self.budget.total}
+        record["settings"] = asdict(self.settings)
+        record["reasons"] = dict(self.reasons)
+        return record
+
+
+def diagnose(
+    model: Model,
+    new_model: Model,
+    source: Sample,
+    target: Sample,
+    *,
+    source_val: Sample | None = None,
+    target_val: Sample | None = None,
+    loss: Loss | None = None,
+    feature_map: FeatureMap = identity,
+    gradient_at: tuple[nn.Module, nn.Module] | None = None,
+    anchor_test: Sample | None = None,
+    shift: Shift | None = None,
+    settings: Settings | None = None,
+    generator: Generator | None = None,
+) -> Diagnostic:
+    """Attribute the risk change on the source when ``new_model`` replaces ``model`` (``cor:practical-trace``).
+
+    Args:
+        model, new_model: Q and Q~, mapping inputs ``[n, ...]`` to outputs ``[n, C]``. Modules are run in eval mode and
+            given back as they were.
+        source, target: the training samples S and S~; labels may be missing on the target.
+        source_val, target_val: held-out splits V and V~. Without them the gaps are not available, and sensitivities and
+            anchor terms come from the training samples.
+        loss: `ClippedCrossEntropy` by default.
+        feature_map: h, from inputs to ``[n, k]``: `features.identity`, `features.layer_features`, any callable.
+        gradient_at: a submodule of each model, to take sensitivities in feature space instead of in the inputs.
+        anchor_test: a labelled sample of the source, for the true change and the tightness.
+        shift: result of `evidence.measure_shift` for these samples, shared by all candidates.
+        settings: every number that decides the result.
+        generator: for the subsampling of very large samples.
+
+    Raises:
+        ValueError: for bad input; the message names the argument and the remedy.
+    """
+    settings = settings or Settings()
+    evidence = gather(
+        model, new_model, source, target,
+        source_val=source_val, target_val=target_val, loss=loss or ClippedCrossEntropy(), feature_map=feature_map,
+        gradient_at=gradient_at, anchor_test=anchor_test, shift=shift, settings=settings, generator=generator,
+    )  # fmt: skip
+    return assemble(evidence, settings)
+
+
+def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
+    """Terms and bounds from evidence: arithmetic only."""
+    e, s = evidence, settings
+    reasons = dict(e.reasons)
+    delta_eta = (s.delta, s.eta)
+    budget = Budget.union(*delta_eta) if s.remainders == "corrected" else Budget.paper(*delta_eta)
+    L_Q, L_new = _value(e.sensitivity_source), _value(e.sensitivity_target)
+    W = max(e.shift.transport.value, 0.0)
+    B_new = math.nan if e.rkhs_norm is None else e.rkhs_norm.value
+
+    model_change = e.lipschitz * e.output_distance.value
+    if not math.isfinite(e.lipschitz):
+        model_change = math.nan
+        reasons["model_change"] = "the loss has no finite Lipschitz constant in the outputs"
+    label_noise = validation_error = math.nan
+    if not math.isfinite(e.loss_bound):
+        reasons["label_noise"] = reasons["validation_error"] = "the loss is unbounded"
+    else:
+        label_noise = label_noise_remainder(e.sizes["source"], e.sizes["target"], e.loss_bound, budget.label_noise)
+        if e.sizes["source_val"] and e.sizes["target_val"]:
+            validation_error = validation_remainder(
+                e.sizes["source_val"], e.sizes["target_val"], e.loss_bound,
+                budget.source_validation, budget.target_validation,
+            )  # fmt: skip
+        else:
+            reasons["validation_error"] = "needs both validation splits"
+    for term, estimates in _NEEDS.items():
+        missing = [f"{name}: {reasons[name]}" for name in estimates if name in reasons]
+        if missing:
+            reasons[term] = "; ".join(missing)
+    return Diagnostic(
+        gap_source=math.nan if e.gap_source is None else e.gap_source.value,
+        gap_target=math.nan if e.gap_target is None else e.gap_target.value,
+        model_change=model_change,
+        emp_shift_ot=(L_Q + L_new) * s.c_h * W,
+        emp_shift_mmd=B_new * e.shift.mmd.value,
+        emp_shift_hybrid=L_Q * s.c_h * W + B_new * e.shift.mmd.value,
+        label_noise=label_noise,
+        validation_error=validation_error,
+        population_ot=L_new * s.c_h * _population_w1(e, s, budget.population),
+        population_mmd=B_new * mmd_remainder(e.sizes["source"], e.sizes["target"], budget.population, s.mmd_constant),
+        budget=budget,
+        evidence=e,
+        settings=s,
+        reasons=reasons,
+    )
+
+
+def _value(estimate: GradientQuantile | None) -> float:
+    return math.nan if estimate is None else estimate.value
+
+
+def _population_w1(e: Evidence, s: Settings, delta: float) -> float:
+    """``eps_n + eps~_n~`` (``eq:w1-triangle``); the corollary prints the first summand only."""
+    sizes = [e.sizes["source"]] + ([e.sizes["target"]] if s.remainders == "corrected" else [])
+    return sum(w1_remainder(n, e.shift.dim, delta, s.w1_constant) for n in sizes)

@@ -1,0 +1,24 @@
+"""One quantity of the paper per file, each a pure function of tensors."""
+
+from .anchor import anchor_terms
+from .gaps import validation_gap
+from .lipschitz import gradient_norms, gradient_quantile
+from .mmd import mmd
+from .output_distance import output_distance
+from .rkhs_norm import rkhs_norm
+from .transport import self_transport, sinkhorn_divergence, sinkhorn_floor
+from .wasserstein import wasserstein1
+
+__all__ = [
+    "anchor_terms",
+    "gradient_norms",
+    "gradient_quantile",
+    "mmd",
+    "output_distance",
+    "rkhs_norm",
+    "self_transport",
+    "sinkhorn_divergence",
+    "sinkhorn_floor",
+    "validation_gap",
+    "wasserstein1",
+]

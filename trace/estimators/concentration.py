@@ -1,0 +1,138 @@
+"""Statistical remainders of the bound, and the probability they spend (``cor:practical-trace``).
+
+The corollary promises ``1 - delta - eta`` but spends more: delta for the label noise, delta again for the empirical
+Wasserstein distance, and eta for each of two validation sets, ``2 delta + 2 eta`` in all. `Budget.union` divides
+``delta + eta`` among the four events so that the promise holds; `Budget.paper` keeps the printed formulas and says what
+they really cost.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..checks import check_level, check_positive, check_vector
+
+
+class Budget(NamedTuple):
+    """Failure probability of each event in the full bound."""
+
+    label_noise: float
+    population: float
+    source_validation: float
+    target_validation: float
+
+    @property
+    def total(self) -> float:
+        return sum(self)
+
+    @classmethod
+    def union(cls, delta: float, eta: float) -> Budget:
+        """Shares that add up to ``delta + eta``."""
+        check_level(delta, "delta")
+        check_level(eta, "eta")
+        check_level(delta + eta, "delta + eta")
+        return cls(delta / 2, delta / 2, eta / 2, eta / 2)
+
+    @classmethod
+    def paper(cls, delta: float, eta: float) -> Budget:
+        """Shares as printed; they add up to ``2 (delta + eta)``."""
+        return cls(check_level(delta, "delta"), delta, check_level(eta, "eta"), eta)
+
+
+class Interval(NamedTuple):
+    """A two-sided confidence interval for a mean."""
+
+    lower: float
+    upper: float
+    level: float
+
+
+def hoeffding_radius(n: int, delta: float, width: float = 1.0) -> float:
+    """``width sqrt(log(2 / delta) / (2 n))``: two-sided, for the mean of n values in an interval of that width."""
+    _check_size(n, "n")
+    return width * math.sqrt(math.log(2 / check_level(delta, "delta")) / (2 * n))
+
+
+def dkw_radius(m: int, eta: float) -> float:
+    """``sqrt(log(2 / eta) / (2 m))``: the largest error of an empirical distribution function (Massart, 1990)."""
+    return hoeffding_radius(m, check_level(eta, "eta"))
+
+
+def hoeffding_interval(values: Tensor, low: float, high: float, delta: float) -> Interval:
+    """``mean +- (high - low) sqrt(log(2 / delta) / (2 n))``, cut to ``[low, high]``."""
+    mean = _mean_in_range(values, low, high)
+    radius = hoeffding_radius(len(values), delta, high - low)
+    return Interval(max(low, mean - radius), min(high, mean + radius), 1 - delta)
+
+
+def bernstein_interval(values: Tensor, low: float, high: float, delta: float) -> Interval:
+    """Empirical Bernstein interval (Maurer and Pontil, 2009), two-sided, cut to ``[low, high]``.
+
+    ``mean +- sqrt(2 V log(4 / delta) / n) + 7 (high - low) log(4 / delta) / (3 (n - 1))`` with V the sample variance:
+    much shorter than Hoeffding's when the values hardly vary.
+    """
+    mean = _mean_in_range(values, low, high)
+    n, log_term = len(values), math.log(4 / check_level(delta, "delta"))
+    if n < 2:
+        return Interval(low, high, 1 - delta)
+    variance = float(values.double().var(correction=1))
+    radius = math.sqrt(2 * variance * log_term / n) + 7 * (high - low) * log_term / (3 * (n - 1))
+    return Interval(max(low, mean - radius), min(high, mean + radius), 1 - delta)
+
+
+def label_noise_remainder(n: int, n_target: int, bound: float, delta: float) -> float:
+    """``M sqrt(log(4 / delta) / (2 n)) + M sqrt(log(4 / delta) / (2 n~))`` (``lem:emp-shift-label``)."""
+    return hoeffding_radius(n, delta / 2, bound) + hoeffding_radius(n_target, delta / 2, bound)
+
+
+def validation_remainder(m: int, m_target: int, bound: float, eta_source: float, eta_target: float) -> float:
+    """``M sqrt(log(2 / eta_1) / (2 m)) + M sqrt(log(2 / eta_2) / (2 m~))`` (``cor:practical-trace``)."""
+    return hoeffding_radius(m, eta_source, bound) + hoeffding_radius(m_target, eta_target, bound)
+
+
+def w1_remainder(n: int, dim: int, delta: float, constant: float) -> float:
+    """``C (log(4 / delta) / n)^(1 / max(d, 2))``, the error of an empirical W1 in d dimensions (``eq:w1-triangle``).
+
+    ``constant`` depends on the unknown distribution; it is an argument and has no default.
+    """
+    _check_size(n, "n")
+    _check_size(dim, "dim")
+    check_positive(constant, "constant")
+    return constant * (math.log(4 / check_level(delta, "delta")) / n) ** (1 / max(dim, 2))
+
+
+def mmd_remainder(n: int, m: int, delta: float, constant: float | None = None) -> float:
+    """Error of an empirical MMD with a kernel bounded by 1 (``prop:mmd-core``), in units of MMD.
+
+    With a ``constant``, the printed form ``C sqrt(log(2 / delta) / n)``. Without one, the explicit inequality of
+    Gretton et al. (2012, theorem 7) for the biased estimator, of which the printed form is a summary:
+    ``2 (n^-1/2 + m^-1/2) + sqrt(2 (n + m) log(2 / delta) / (n m))``.
+    """
+    _check_size(n, "n")
+    _check_size(m, "m")
+    log_term = math.log(2 / check_level(delta, "delta"))
+    if constant is not None:
+        return check_positive(constant, "constant") * math.sqrt(log_term / n)
+    return 2 * (n**-0.5 + m**-0.5) + math.sqrt(2 * (n + m) * log_term / (n * m))
+
+
+def _mean_in_range(values: Tensor, low: float, high: float) -> float:
+    check_vector(values, "values")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"[low, high] = [{low:g}, {high:g}] must be a finite range: bound the loss")
+    slack = 1e-5 * max(1.0, abs(low), abs(high))
+    least, most = torch.aminmax(values)
+    if float(least) < low - slack or float(most) > high + slack:
+        raise ValueError(
+            f"values lie in [{float(least):g}, {float(most):g}], outside [{low:g}, {high:g}]: widen the range"
+        )
+    return float(values.double().mean())
+
+
+def _check_size(n: int, name: str) -> None:
+    if n < 1:
+        raise ValueError(f"{name} must be at least 1, got {n}")

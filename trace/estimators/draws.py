@@ -1,0 +1,84 @@
+"""What the transport estimators share: their result, weights, and subsampling of samples too large to solve whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from ..checks import check_vector
+
+
+class TransportEstimate(NamedTuple):
+    """A transport distance and what is known about its quality."""
+
+    value: float
+    """In units of ``cost``: squared input units, or input units."""
+    cost: Literal["squared_euclidean", "euclidean"]
+    converged: bool
+    num_iters: int
+    """Sweeps of the cross term (Sinkhorn); 0 for an exact solver. The most over all draws."""
+    marginal_error: float
+    """L1 violation of the plan's marginals, the worst of all solves."""
+    spread: float = math.nan
+    """Standard deviation over draws; NaN if the whole sample was used."""
+    num_draws: int = 1
+    sample_sizes: tuple[int, int] = (0, 0)
+    """Sizes of what was compared, after subsampling."""
+
+
+Estimator = Callable[[Tensor, Tensor | None, Tensor, Tensor | None], TransportEstimate]
+
+
+def over_draws(
+    estimate: Estimator,
+    x: Tensor,
+    a: Tensor | None,
+    y: Tensor,
+    b: Tensor | None,
+    subsample: int,
+    num_draws: int,
+    generator: Generator | None,
+) -> TransportEstimate:
+    """Mean and spread of an estimate over random subsamples without replacement."""
+    if generator is None:
+        raise ValueError(
+            f"{max(len(x), len(y))} samples are more than max_samples, so subsamples are drawn: pass a torch.Generator"
+        )
+    if num_draws < 2:
+        raise ValueError(f"num_draws must be at least 2 to give a spread, got {num_draws}")
+
+    def draw(z: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        chosen = torch.randperm(len(z), generator=generator, device=generator.device)[:subsample].to(z.device)
+        return z[chosen], None if weights is None else weights[chosen]
+
+    return pool([estimate(*draw(x, a), *draw(y, b)) for _ in range(num_draws)])
+
+
+def pool(draws: list[TransportEstimate]) -> TransportEstimate:
+    values = torch.tensor([d.value for d in draws], dtype=torch.float64)
+    return draws[0]._replace(
+        value=float(values.mean()),
+        converged=all(d.converged for d in draws),
+        num_iters=max(d.num_iters for d in draws),
+        marginal_error=max(d.marginal_error for d in draws),
+        spread=float(values.std()) if len(draws) > 1 else math.nan,
+        num_draws=len(draws),
+    )
+
+
+def positive_weights(x: Tensor, weights: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
+    """The points that carry mass, and their weights summing to 1."""
+    if weights is None:
+        return x, torch.full((len(x),), 1.0 / len(x), dtype=x.dtype, device=x.device)
+    check_vector(weights, name, length=len(x))
+    if bool((weights < 0).any()) or not bool(weights.sum() > 0):
+        raise ValueError(f"{name} must be nonnegative with a positive sum: clip them at 0")
+    kept = weights > 0
+    if not bool(kept.all()):
+        x, weights = x[kept], weights[kept]
+    weights = weights.to(x)
+    return x, weights / weights.sum()

@@ -1,0 +1,255 @@
+"""Losses that know their value per sample, their bound M and their Lipschitz constant in the outputs.
+
+The two constants enter the diagnostic (``assump:bounded-loss``, ``assump:Lell``), so they belong to the loss and are
+never passed beside it. Cross-entropy on logits clipped to ``[-B, B]`` reaches ``log(1 + (C - 1) exp(2B))``; the paper
+writes ``B + log C``, which is smaller for every ``C >= 2`` and ``B > 0``. Both are offered, the true one by default.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .checks import check_labels, check_paired, check_positive, check_sample, check_vector
+
+BoundConvention = Literal["true", "paper"]
+
+
+class Loss(ABC):
+    """A loss ``ell(z, y) >= 0`` of a model's outputs ``z`` ``[n, C]`` and targets ``y`` ``[n]``."""
+
+    classification: bool
+
+    @abstractmethod
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Loss of every sample, ``[n]``; differentiable in ``outputs``."""
+
+    @abstractmethod
+    def bound(self, num_outputs: int, convention: BoundConvention = "true") -> float:
+        """M with ``0 <= ell <= M`` (``assump:bounded-loss``); infinity where there is none."""
+
+    @property
+    @abstractmethod
+    def lipschitz(self) -> float:
+        """L_ell in the Euclidean norm of the outputs (``assump:Lell``); infinity where there is none."""
+
+    @abstractmethod
+    def worst_label_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        """``max_y |ell(z~, y) - ell(z, y)|`` of every sample, ``[n]``: no label can move the loss further."""
+
+    @abstractmethod
+    def expected_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        """``E_{y ~ Q(.|x)}[ell(z~, y) - ell(z, y)]`` of every sample, ``[n]``: y from the first model's prediction."""
+
+    def clip(self, outputs: Tensor) -> Tensor:
+        """The outputs as the loss sees them."""
+        return outputs
+
+    def output_diameter(self, num_outputs: int) -> float:
+        """Largest Euclidean distance between two clipped outputs; infinity where nothing is clipped."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class ClippedCrossEntropy(Loss):
+    """Softmax cross-entropy of logits clipped to ``[-B, B]``.
+
+    ``M = log(1 + (C - 1) e^{2B})``, ``L_ell = sqrt(2)`` since the gradient is ``softmax(z) - e_y`` and clipping is a
+    projection.
+
+    >>> loss = ClippedCrossEntropy()
+    >>> round(loss.bound(10), 4), round(loss.bound(10, "paper"), 4)
+    (22.1972, 12.3026)
+    """
+
+    clip_at: float = 10.0
+    classification = True
+
+    def __post_init__(self) -> None:
+        check_positive(self.clip_at, "clip_at")
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        _check_classification(outputs, targets)
+        return F.cross_entropy(self.clip(outputs), targets.long(), reduction="none")
+
+    def bound(self, num_outputs: int, convention: BoundConvention = "true") -> float:
+        if convention == "paper":
+            return self.clip_at + math.log(num_outputs)
+        _check_convention(convention)
+        return 2 * self.clip_at + math.log(num_outputs - 1 + math.exp(-2 * self.clip_at))
+
+    @property
+    def lipschitz(self) -> float:
+        return math.sqrt(2.0)
+
+    def clip(self, outputs: Tensor) -> Tensor:
+        return outputs.clamp(-self.clip_at, self.clip_at)
+
+    def output_diameter(self, num_outputs: int) -> float:
+        return 2 * self.clip_at * math.sqrt(num_outputs)
+
+    def worst_label_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        check_paired(outputs, new_outputs)
+        return (self._all_labels(new_outputs) - self._all_labels(outputs)).abs().amax(dim=1)
+
+    def expected_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        check_paired(outputs, new_outputs)
+        losses = self._all_labels(outputs)
+        return (torch.exp(-losses) * (self._all_labels(new_outputs) - losses)).sum(dim=1)
+
+    def _all_labels(self, outputs: Tensor) -> Tensor:
+        return -F.log_softmax(self.clip(outputs), dim=1)
+
+
+@dataclass(frozen=True)
+class ZeroOne(Loss):
+    """Classification error ``1[argmax z != y]``: bounded by 1, not Lipschitz in the logits, no useful gradient."""
+
+    classification = True
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        _check_classification(outputs, targets)
+        return (outputs.argmax(dim=1) != targets).to(outputs.dtype)
+
+    def bound(self, num_outputs: int, convention: BoundConvention = "true") -> float:
+        _check_convention(convention)
+        return 1.0
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf
+
+    def worst_label_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        check_paired(outputs, new_outputs)
+        return (outputs.argmax(dim=1) != new_outputs.argmax(dim=1)).to(outputs.dtype)
+
+    def expected_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        check_paired(outputs, new_outputs)
+        p = outputs.softmax(dim=1)
+        before, after = outputs.argmax(dim=1, keepdim=True), new_outputs.argmax(dim=1, keepdim=True)
+        return (p.gather(1, before) - p.gather(1, after)).squeeze(1)
+
+
+@dataclass(frozen=True)
+class _RegressionLoss(Loss):
+    """A convex function of the residual. With ``limit`` b, outputs are clipped to ``[-b, b]``, where targets must lie.
+
+    ``ell(z~, y) - ell(z, y)`` is monotone in y, so its largest size over ``|y| <= b`` is at ``y = -b`` or ``y = b``.
+    """
+
+    limit: float | None = None
+    classification = False
+
+    def __post_init__(self) -> None:
+        if self.limit is not None:
+            check_positive(self.limit, "limit")
+
+    @abstractmethod
+    def _of_residual(self, residual: Tensor) -> Tensor: ...
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        z = _single_output(outputs)
+        check_vector(targets, "targets", length=len(z))
+        if self.limit is not None and bool((targets.abs() > self.limit).any()):
+            worst = float(targets.abs().max())
+            raise ValueError(
+                f"targets reach {worst:g}, beyond limit={self.limit:g}: raise limit or rescale the targets"
+            )
+        return self._of_residual(self.clip(z) - targets)
+
+    def clip(self, outputs: Tensor) -> Tensor:
+        return outputs if self.limit is None else outputs.clamp(-self.limit, self.limit)
+
+    def output_diameter(self, num_outputs: int) -> float:
+        return math.inf if self.limit is None else 2 * self.limit
+
+    def bound(self, num_outputs: int, convention: BoundConvention = "true") -> float:
+        _check_convention(convention)
+        if self.limit is None:
+            return math.inf
+        return float(self._of_residual(torch.tensor(2 * self.limit, dtype=torch.float64)))
+
+    def worst_label_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        if self.limit is None:
+            raise ValueError(
+                f"{type(self).__name__} without a limit has no worst label: set limit to bound the targets"
+            )
+        check_paired(outputs, new_outputs)
+        z, z_new = self.clip(_single_output(outputs)), self.clip(_single_output(new_outputs))
+        at_ends = [(self._of_residual(z_new - y) - self._of_residual(z - y)).abs() for y in (-self.limit, self.limit)]
+        return torch.maximum(*at_ends)
+
+    def expected_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        check_paired(outputs, new_outputs)
+        return self._of_residual(self.clip(_single_output(new_outputs)) - self.clip(_single_output(outputs)))
+
+
+@dataclass(frozen=True)
+class SquaredError(_RegressionLoss):
+    """``(z - y)^2``. With a limit b: ``M = 4 b^2``, ``L_ell = 4 b``; without one both are infinite."""
+
+    def _of_residual(self, residual: Tensor) -> Tensor:
+        return residual.square()
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf if self.limit is None else 4 * self.limit
+
+
+@dataclass(frozen=True)
+class Huber(_RegressionLoss):
+    """``r^2 / 2`` for ``|r| <= delta``, else ``delta (|r| - delta / 2)``; ``L_ell = delta``, or 2b if less."""
+
+    delta: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self.delta, "delta")
+
+    def _of_residual(self, residual: Tensor) -> Tensor:
+        return F.huber_loss(residual, torch.zeros_like(residual), reduction="none", delta=self.delta)
+
+    @property
+    def lipschitz(self) -> float:
+        return self.delta if self.limit is None else min(self.delta, 2 * self.limit)
+
+
+def check_within_bound(losses: Tensor, bound: float, name: str) -> Tensor:
+    """Return ``losses`` if they are finite and in ``[0, bound]``; the diagnostic's remainders are false otherwise."""
+    check_vector(losses, name)
+    slack = 1e-5 * max(1.0, bound) if math.isfinite(bound) else 0.0
+    low, high = float(losses.min()), float(losses.max())
+    if low < -slack or high > bound + slack:
+        raise ValueError(
+            f"{name} lie in [{low:g}, {high:g}], outside [0, M = {bound:g}]: clip the outputs or fix loss.bound"
+        )
+    return losses
+
+
+def _check_classification(outputs: Tensor, targets: Tensor) -> None:
+    check_sample(outputs, "outputs")
+    if outputs.shape[1] < 2:
+        raise ValueError(
+            f"outputs has shape {list(outputs.shape)}, one logit per class is needed: use [-f/2, f/2] for a margin f"
+        )
+    check_labels(targets, "targets", length=len(outputs), num_classes=outputs.shape[1])
+
+
+def _single_output(outputs: Tensor) -> Tensor:
+    check_sample(outputs, "outputs")
+    if outputs.shape[1] != 1:
+        raise ValueError(
+            f"outputs has shape {list(outputs.shape)}, regression losses need [n, 1]: diagnose one output at a time"
+        )
+    return outputs.squeeze(1)
+
+
+def _check_convention(convention: str) -> None:
+    if convention not in ("true", "paper"):
+        raise ValueError(f"convention must be 'true' or 'paper', got {convention!r}")

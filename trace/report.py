@@ -1,0 +1,108 @@
+"""A Diagnostic for people: plain text and Markdown."""
+
+from __future__ import annotations
+
+import math
+
+from .diagnostic import FORMS, Diagnostic
+
+_MEANING = {
+    "gap_source": ("source generalisation gap", "overfitting of the old model: more anchor data or regularisation"),
+    "gap_target": ("target generalisation gap", "overfitting of the new model: more target data or regularisation"),
+    "model_change": ("model change", "the update moved the outputs: lower learning rate, fewer epochs, distillation"),
+    "emp_shift": ("covariate-shift penalty", "the inputs moved away from the anchor: collect data closer to it"),
+}
+
+
+def to_text(d: Diagnostic) -> str:
+    """The attribution as aligned text for a terminal."""
+    lines = ["TRACE diagnostic", _headline(d), "", *_aligned(_term_rows(d)), "", *_aligned(_bound_rows(d)), ""]
+    lines += ["on the anchor's own inputs:", *_aligned(_anchor_rows(d))]
+    if d.reasons:
+        lines += ["", "not available:", *(f"  {name}: {why}" for name, why in sorted(d.reasons.items()))]
+    return "\n".join(line.rstrip() for line in [*lines, "", _footer(d)])
+
+
+def to_markdown(d: Diagnostic) -> str:
+    """The attribution as Markdown tables, e.g. for a pull request."""
+    parts = ["## TRACE diagnostic", _headline(d), _table(_term_rows(d)), _table(_bound_rows(d))]
+    parts += ["On the anchor's own inputs:", _table(_anchor_rows(d))]
+    if d.reasons:
+        parts.append("Not available:\n\n" + "\n".join(f"- `{name}`: {why}" for name, why in sorted(d.reasons.items())))
+    return "\n\n".join([*parts, _footer(d)])
+
+
+def _headline(d: Diagnostic) -> str:
+    terms = {name: value for name, value in d.core_terms().items() if not math.isnan(value)}
+    if not terms:
+        return "No term of the bound could be computed."
+    largest = max(terms, key=lambda name: terms[name])
+    name, remedy = _MEANING[largest]
+    change = "" if math.isnan(d.risk_change) else f"True change on the anchor: {_number(d.risk_change, sign=True)}. "
+    return f"{change}Largest term: {name} ({_number(terms[largest])}); {remedy}."
+
+
+def _term_rows(d: Diagnostic) -> list[list[str]]:
+    rows = [["term", *(f"{form}" for form in FORMS), "share (ot)"]]
+    shares = d.attribution()
+    for key in d.core_terms():
+        values = [_number(d.core_terms(form)[key]) for form in FORMS]
+        rows.append([_MEANING[key][0], *values, "n/a" if math.isnan(shares[key]) else f"{shares[key]:.0%}"])
+    for key in d.remainders():
+        rows.append([key.replace("_", " "), *(_number(d.remainders(form)[key]) for form in FORMS), ""])
+    return rows
+
+
+def _bound_rows(d: Diagnostic) -> list[list[str]]:
+    return [
+        ["bound", *FORMS],
+        ["core", *(_number(d.bound_core(form)) for form in FORMS)],
+        ["full", *(_number(d.bound_full(form)) for form in FORMS)],
+        ["core / |change|", *(_number(d.tightness(form)) for form in FORMS)],
+    ]
+
+
+def _anchor_rows(d: Diagnostic) -> list[list[str]]:
+    rows = [["term", "value", "Hoeffding", "Bernstein"]]
+    anchor = d.evidence.anchor
+    for name, term in (
+        ("worst label: |change| at most", anchor.worst_label),
+        ("Lipschitz: |change| at most", anchor.lipschitz),
+        ("disagreement: |error change| at most", anchor.disagreement),
+        ("plug-in estimate of the change", anchor.plug_in),
+    ):
+        intervals = [f"[{_number(i.lower)}, {_number(i.upper)}]" for i in (term.hoeffding, term.bernstein)]
+        rows.append([name, _number(term.value), *(intervals if not term.reason else [term.reason, ""])])
+    return rows
+
+
+def _footer(d: Diagnostic) -> str:
+    e, s = d.evidence, d.settings
+    sizes = ", ".join(f"{name} {size}" for name, size in e.sizes.items())
+    transport, pseudo = e.shift.transport, e.sensitivity_target is not None and e.sensitivity_target.pseudo_labels
+    notes = [
+        f"{s.distance} {_number(transport.value)} ({transport.cost.replace('_', ' ')} cost"
+        + ("" if transport.converged else ", not converged")
+        + ")",
+        f"MMD {_number(e.shift.mmd.value)}" + (" (negative square, set to 0)" if e.shift.mmd.negative else ""),
+        f"sizes: {sizes}",
+        f"the full bound fails with probability at most {d.budget.total:g} if Lipschitz proxies and W1 constant hold",
+    ]
+    return "; ".join(notes + ["target sensitivities use pseudo-labels"] * pseudo) + "."
+
+
+def _number(value: float, *, sign: bool = False) -> str:
+    if math.isnan(value):
+        return "n/a"
+    return f"{value:{'+' if sign else ''}.4g}"
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _table(rows: list[list[str]]) -> str:
+    header, *body = rows
+    lines = [header, ["---"] * len(header), *body]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)

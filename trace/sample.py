@@ -1,0 +1,48 @@
+"""A labelled or unlabelled sample, and the stratified split of it that the protocol needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from .checks import check_level
+
+
+class Sample(NamedTuple):
+    """Inputs ``x [n, ...]`` with labels ``y [n]``, or without any."""
+
+    x: Tensor
+    y: Tensor | None = None
+
+
+def stratified_split(sample: Sample, *, fraction: float = 0.15, generator: Generator) -> tuple[Sample, Sample]:
+    """Training and validation parts; each class gives ``fraction`` of its members (``app:common-impl``: 15%).
+
+    A class of at least two members is in both parts. Regression targets and unlabelled samples are split at random.
+
+    >>> data = Sample(torch.arange(8.0)[:, None], torch.tensor([0, 1] * 4))
+    >>> train, val = stratified_split(data, fraction=0.25, generator=torch.Generator().manual_seed(0))
+    >>> len(train.x), sorted(val.y.tolist())
+    (6, [0, 1])
+    """
+    check_level(fraction, "fraction")
+    n = len(sample.x)
+    if n < 2:
+        raise ValueError(f"a sample of {n} cannot be split: pass at least 2 samples")
+    stratified = sample.y is not None and not sample.y.is_floating_point()
+    groups = sample.y if stratified and sample.y is not None else torch.zeros(n, dtype=torch.long)
+    order = torch.randperm(n, generator=generator, device=generator.device).to(groups.device)
+    held_out = torch.zeros(n, dtype=torch.bool, device=groups.device)
+    for group in groups.unique():
+        members = order[groups[order] == group]
+        size = round(fraction * len(members))
+        size = min(max(size, 1), len(members) - 1)
+        held_out[members[:size]] = True
+    return _part(sample, ~held_out), _part(sample, held_out)
+
+
+def _part(sample: Sample, chosen: Tensor) -> Sample:
+    x = sample.x[chosen.to(sample.x.device)]
+    return Sample(x, None if sample.y is None else sample.y[chosen.to(sample.y.device)])

@@ -1,0 +1,52 @@
+"""Every number that decides a diagnostic, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .checks import check_level, check_positive
+from .estimators.kernels import KernelName
+from .losses import BoundConvention
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every number that decides a diagnostic; the defaults are the paper's (``app:common-impl``) where it gives one."""
+
+    q: float = 0.99
+    """Level of the gradient quantile."""
+    delta: float = 0.05
+    eta: float = 0.05
+    """Failure probabilities of the sampling and of the validation statements."""
+    c_h: float = 1.0
+    """Representation scale between feature distance and input distance."""
+    distance: Literal["sinkhorn", "wasserstein1"] = "sinkhorn"
+    """The published proxy (squared units), or the distance the theorem needs."""
+    epsilon: float = 0.1
+    num_iters: int = 200
+    kernel: KernelName = "rbf"
+    bandwidth: float | None = None
+    """Of the kernel; the median heuristic if absent."""
+    loss_bound: BoundConvention = "true"
+    """M of the remainders: the loss's true bound, or the smaller one that the paper states."""
+    remainders: Literal["corrected", "paper"] = "corrected"
+    """"corrected": the events share ``delta + eta`` and both samples' W1 errors count. "paper": as printed."""
+    w1_constant: float = 1.0
+    """C_X = C_X~ of the W1 remainder. Unknown in practice; 1 is a convention, not an estimate."""
+    mmd_constant: float | None = None
+    """C_kappa of the MMD remainder; the explicit inequality for bounded kernels if absent."""
+    batch_size: int = 1024
+
+    def __post_init__(self) -> None:
+        for name in ("q", "delta", "eta"):
+            check_level(getattr(self, name), name)
+        for name in ("c_h", "epsilon", "w1_constant"):
+            check_positive(getattr(self, name), name)
+        for name, allowed in (
+            ("distance", ("sinkhorn", "wasserstein1")),
+            ("loss_bound", ("true", "paper")),
+            ("remainders", ("corrected", "paper")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
