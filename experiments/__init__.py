@@ -1,1 +1,1 @@
-"""Experiment entry points."""
+"""Experiment entry points, the records they leave, and the tables made from records."""

@@ -1,0 +1,133 @@
+"""Speed and memory of the estimators against their peers, as ratios within one run.
+
+Table `benchmark`; about 7 minutes on two cores with the default profile. Times are medians of interleaved repetitions
+in one process. Peak memory is what a contender needs beyond its inputs, each measured in a fresh process.
+
+    python -m experiments benchmark
+    python -m experiments benchmark --case ridge --profile smoke     # one case, small, not stored
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import tables
+from .benchmark_cases import SIZES, Case, Contender, cases
+from .records import RECORDS, ROOT, Record, plain, provenance, run_id, write_record
+
+_LONG = 5.0
+"""Seconds above which a contender is timed once."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--profile", choices=sorted(SIZES), default="cpu", help="sizes (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: %(default)s)")
+    parser.add_argument("--case", default="", help="only cases whose name contains this; nothing is stored then")
+    parser.add_argument("--records", type=Path, default=RECORDS, help="where to store (default: results/records)")
+    parser.add_argument("--peak", nargs=2, metavar=("CASE", "CONTENDER"), help=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure, store one record, and print the table."""
+    profile, seed = arguments.profile, arguments.seed
+    if arguments.peak:
+        print(json.dumps(_peak_here(profile, seed, *arguments.peak)))
+        return
+    rows = []
+    for case in cases(profile, seed):
+        if arguments.case in case.name:
+            print(f"{case.name} ({case.size})", file=sys.stderr)
+            rows += measure(case, profile, seed)
+    if not rows:
+        raise SystemExit(f"no case has {arguments.case!r} in its name")
+    config = {"seed": seed, "sizes": SIZES[profile]}
+    record: Record = {
+        "run_id": run_id("benchmark", profile, config),
+        "experiment": "benchmark",
+        "profile": profile,
+        "config": config,
+        "seed": seed,
+        "metrics": {"rows": rows},
+        **provenance(),
+    }
+    if not arguments.case:
+        write_record(record, arguments.records / "benchmark.jsonl")
+    print(tables.to_markdown(tables.benchmark([plain(record)])))
+
+
+def measure(case: Case, profile: str, seed: int) -> list[Record]:
+    """One row per contender: time, peak memory, value, and whether the promises about it hold."""
+    values, times = _timed(case.contenders)
+    peaks = {name: _peak_elsewhere(profile, seed, case.name, name) for name in case.contenders}
+    ours = next(iter(case.contenders))
+    rows = []
+    for name in case.contenders:
+        measured = {
+            "time": times[name] / times[ours],
+            "memory": peaks[name] / max(peaks[ours], 1.0),
+            "bytes": peaks[name],
+        }
+        targets = [
+            {**target._asdict(), "met": target.at_least <= measured[target.quantity] <= target.at_most}
+            for target in case.targets
+            if target.contender == name
+        ]
+        rows.append({
+            "case": case.name, "size": case.size, "contender": name,
+            "seconds": times[name], "time_ratio": measured["time"],
+            "peak_bytes": peaks[name], "memory_ratio": measured["memory"],
+            "value": values[name],
+            "value_difference": abs(values[name] - values[ours]) / max(abs(values[ours]), 1e-30),
+            "targets": targets,
+        })  # fmt: skip
+    return rows
+
+
+def _timed(contenders: dict[str, Contender], rounds: int = 4) -> tuple[dict[str, float], dict[str, float]]:
+    """Values and median seconds. The first round warms up; contenders take turns so that noise hits all of them."""
+    values: dict[str, float] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, contender in contenders.items():
+            if seconds[name] and seconds[name][0] > _LONG:
+                continue
+            start = time.perf_counter()
+            values[name] = contender()
+            seconds[name].append(time.perf_counter() - start)
+    return values, {name: statistics.median(s[1:] or s) for name, s in seconds.items()}
+
+
+def _peak_elsewhere(profile: str, seed: int, case: str, contender: str) -> float:
+    command = [sys.executable, "-m", "experiments", "benchmark", "--profile", profile, "--seed", str(seed)]
+    command += ["--peak", case, contender]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return float(json.loads(done.stdout))
+
+
+def _peak_here(profile: str, seed: int, case: str, contender: str) -> float:
+    """Bytes of resident memory that a contender adds at its peak; NaN where the system does not tell (not Linux)."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not (status.exists() and reset.exists()):
+        return math.nan
+    _named(case, "smoke", seed).contenders[contender]()  # loads what is imported late
+    measured = _named(case, profile, seed)
+    before = _status_bytes(status, "VmRSS")
+    reset.write_text("5")  # the peak counts from here
+    measured.contenders[contender]()
+    return float(max(_status_bytes(status, "VmHWM") - before, 0))
+
+
+def _named(name: str, profile: str, seed: int) -> Case:
+    return next(case for case in cases(profile, seed) if case.name == name)
+
+
+def _status_bytes(status: Path, key: str) -> int:
+    line = next(line for line in status.read_text().splitlines() if line.startswith(key + ":"))
+    return int(line.split()[1]) * 1024

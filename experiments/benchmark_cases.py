@@ -1,0 +1,206 @@
+"""What the benchmark measures: each case holds its inputs and the contenders that compute the same thing.
+
+The first contender of a case is ours; the others are its peers. A contender returns the value it computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from trace.estimators import gradient_norms, mmd, rkhs_norm, sinkhorn_divergence
+from trace.estimators.kernels import gram, median_bandwidth
+from trace.estimators.transport_peers import geomloss_divergence, pot_divergence
+from trace.losses import ClippedCrossEntropy
+
+Contender = Callable[[], float]
+
+
+class Target(NamedTuple):
+    """A promise about one contender, relative to ours: ``quantity`` is at least / at most ``value``."""
+
+    contender: str
+    quantity: str
+    """"time": its time over ours; "memory": its peak over ours; "bytes": our own peak."""
+    at_least: float = -math.inf
+    at_most: float = math.inf
+
+
+class Case(NamedTuple):
+    name: str
+    size: str
+    contenders: dict[str, Contender]
+    targets: tuple[Target, ...] = ()
+
+
+SIZES = {
+    "cpu": {"n": 5000, "d": 2048, "n_large": 20_000, "d_large": 512, "n_plane": 3000, "m_ridge": 1000, "n_mlp": 4096},
+    "smoke": {"n": 60, "d": 16, "n_large": 90, "d_large": 8, "n_plane": 50, "m_ridge": 40, "n_mlp": 64},
+}
+
+
+def unit_features(n: int, d: int, shift: float, generator: torch.Generator) -> Tensor:
+    """Rectified features of a 64-dimensional source, l2-normalised: like a network's penultimate layer."""
+    weights = torch.randn(64, d, generator=torch.Generator().manual_seed(1))
+    latent = torch.randn(n, 64, generator=generator) + shift
+    noise = torch.randn(n, d, generator=generator)
+    return nn.functional.normalize((latent @ weights + 3 * noise).relu())
+
+
+def sinkhorn(size: dict[str, int], generator: torch.Generator) -> Case:
+    n, d = size["n"], size["d"]
+    x, y = unit_features(n, d, 0.0, generator), unit_features(n, d, 0.3, generator)
+
+    def bare_products() -> float:
+        for p, q in ((x, x), (y, y), (x, y)):
+            p @ q.T
+        return math.nan
+
+    return Case(
+        "Sinkhorn divergence, unit features",
+        f"{n} x {n} x {d}",
+        {
+            "ours": lambda: sinkhorn_divergence(x, y).value,
+            "geomloss, scaling 0.9": lambda: geomloss_divergence(x, y),
+            "POT, tol 1e-4": lambda: pot_divergence(x, y),
+            "three bare products": bare_products,
+        },
+        (
+            Target("geomloss, scaling 0.9", "time", at_least=10),
+            Target("geomloss, scaling 0.9", "memory", at_least=2),
+            Target("POT, tol 1e-4", "time", at_least=3),
+            Target("three bare products", "time", at_least=1 / 1.6),
+        ),
+    )
+
+
+def sinkhorn_large(size: dict[str, int], generator: torch.Generator) -> Case:
+    n, d = size["n_large"], size["d_large"]
+    x, y = unit_features(n, d, 0.0, generator), unit_features(n, d, 0.3, generator)
+    return Case(
+        "Sinkhorn divergence, large",
+        f"{n} x {n} x {d}",
+        {"ours": lambda: sinkhorn_divergence(x, y).value},
+        (Target("ours", "bytes", at_most=3e9),),
+    )
+
+
+def sinkhorn_plane(size: dict[str, int], generator: torch.Generator) -> Case:
+    n = size["n_plane"]
+    x, y = torch.randn(n, 2, generator=generator), torch.randn(n, 2, generator=generator) + 0.5
+    return Case(
+        "Sinkhorn divergence, log domain",
+        f"{n} x {n} x 2",
+        {
+            "ours": lambda: sinkhorn_divergence(x, y).value,
+            "geomloss, scaling 0.9": lambda: geomloss_divergence(x, y),
+            "POT, tol 1e-4": lambda: pot_divergence(x, y),
+        },
+    )
+
+
+def mmd_blocks(size: dict[str, int], generator: torch.Generator) -> Case:
+    n, d = size["n"], size["d_large"]
+    x, y = unit_features(n, d, 0.0, generator), unit_features(n, d, 0.3, generator)
+    bandwidth = median_bandwidth(x, y)
+
+    def dense() -> float:
+        """The textbook formula on three whole Gram matrices."""
+        xx, yy, xy = (gram(p, q, kernel="rbf", bandwidth=bandwidth) for p, q in ((x, x), (y, y), (x, y)))
+        off_diagonal = [(K.sum(dtype=torch.float64) - n) / (n * (n - 1)) for K in (xx, yy)]
+        return float(sum(off_diagonal) - 2 * xy.mean(dtype=torch.float64))
+
+    return Case(
+        "MMD, unbiased",
+        f"{n} x {n} x {d}",
+        {"ours": lambda: mmd(x, y, bandwidth=bandwidth).squared, "dense formula": dense},
+        (Target("dense formula", "time", at_least=1), Target("dense formula", "memory", at_least=1)),
+    )
+
+
+def mmd_large(size: dict[str, int], generator: torch.Generator) -> Case:
+    n, d = size["n_large"], size["d_large"]
+    x, y = unit_features(n, d, 0.0, generator), unit_features(n, d, 0.3, generator)
+    return Case(
+        "MMD, unbiased, large", f"{n} x {n} x {d}", {"ours": lambda: mmd(x, y, bandwidth=1.0).squared},
+        (Target("ours", "bytes", at_most=3e8),),
+    )  # fmt: skip
+
+
+def gradients(size: dict[str, int], generator: torch.Generator) -> Iterator[Case]:
+    n = size["n_mlp"]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        mlp = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 20))
+        convnet = nn.Sequential(
+            nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 20),
+        )  # fmt: skip
+    for name, model, shape in (("MLP", mlp, (512,)), ("convnet", convnet, (3, 32, 32))):
+        count = n if name == "MLP" else max(8, n // 8)
+        x = torch.randn(count, *shape, generator=generator)
+        y = torch.randint(0, 20, (count,), generator=generator)
+        yield _gradient_case(name, model.eval().requires_grad_(False), x, y)
+
+
+def _gradient_case(name: str, model: nn.Module, x: Tensor, y: Tensor) -> Case:
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    loss = ClippedCrossEntropy()
+
+    def one(xi: Tensor, yi: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(functional_call(model, state, (xi[None],)).clamp(-10, 10), yi[None])
+
+    def summed(gradients: Tensor) -> float:
+        return float(gradients.flatten(start_dim=1).norm(dim=1).double().sum())
+
+    def by_loop() -> float:
+        return sum(summed(grad(one)(xi, yi)[None]) for xi, yi in zip(x, y, strict=True))
+
+    return Case(
+        f"gradient norms, {name}",
+        " x ".join(map(str, x.shape)),
+        {
+            "ours": lambda: float(gradient_norms(model, x, y, loss).double().sum()),
+            "vmap(grad)": lambda: summed(vmap(grad(one))(x, y)),
+            "loop of grad": by_loop,
+        },
+        (Target("loop of grad", "time", at_least=15),) if x.ndim == 2 else (),
+    )
+
+
+def kernel_ridge(size: dict[str, int], generator: torch.Generator) -> Case:
+    m = size["m_ridge"]
+    u = torch.rand(m, 4, generator=generator, dtype=torch.float64)
+    t = (4 * u[:, 0]).sin() + u[:, 1] + 0.3 * torch.randn(m, generator=generator, dtype=torch.float64)
+    ridges = torch.logspace(-8, 1, 30, dtype=torch.float64)
+
+    def grid_search() -> float:
+        """scikit-learn with 5 folds; its alpha is m lambda."""
+        search = GridSearchCV(
+            KernelRidge(kernel="rbf", gamma=2.0), {"alpha": (m * ridges).numpy()}, scoring="neg_mean_squared_error"
+        ).fit(u.numpy(), t.numpy())
+        alpha = torch.as_tensor(search.best_estimator_.dual_coef_)
+        return math.sqrt(float(alpha @ gram(u, u, kernel="rbf", bandwidth=0.5) @ alpha))
+
+    return Case(
+        "kernel ridge norm, 30 lambdas",
+        f"{m} x 4",
+        {"ours": lambda: rkhs_norm(u, t, bandwidth=0.5, ridges=ridges).value, "scikit-learn grid search": grid_search},
+        (Target("scikit-learn grid search", "time", at_least=5),),
+    )
+
+
+def cases(profile: str, seed: int) -> Iterator[Case]:
+    """All cases of a profile, made one at a time so that only one holds its inputs."""
+    size = SIZES[profile]
+    for make in (sinkhorn, sinkhorn_large, sinkhorn_plane, mmd_blocks, mmd_large, gradients, kernel_ridge):
+        made = make(size, torch.Generator().manual_seed(seed))
+        yield from [made] if isinstance(made, Case) else made

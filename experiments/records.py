@@ -1,0 +1,88 @@
+"""Records: finished runs as JSON lines, written atomically, with where they came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import subprocess
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = ROOT / "results" / "records"
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "POT", "geomloss")
+
+Record = dict[str, Any]
+
+
+def provenance() -> Record:
+    """Commit, whether the tree differs from it, package versions, and the machine's kind."""
+    return {
+        "git_commit": _git("rev-parse", "HEAD"),
+        "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no", "--", "trace", "experiments")),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
+    }
+
+
+def run_id(experiment: str, profile: str, config: Record) -> str:
+    """Hash of everything that decides a run's result."""
+    key = json.dumps([experiment, profile, config], sort_keys=True)
+    return hashlib.sha256(key.encode()).hexdigest()[:12]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file in one step: readers see the old text or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def write_record(record: Record, path: Path) -> None:
+    """Store a record in a JSON-lines file, in place of an earlier one with the same ``run_id``."""
+    kept = [r for r in read_records(path) if r["run_id"] != record["run_id"]] if path.exists() else []
+    lines = sorted(json.dumps(plain(r), sort_keys=True) for r in [*kept, record])
+    write_atomically(path, "\n".join(lines) + "\n")
+
+
+def read_records(path: Path) -> list[Record]:
+    """All records of a JSON-lines file."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: run the experiment that writes it first")
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number}, is not a record ({error}): restore the file from git") from error
+    return records
+
+
+def plain(value: Any) -> Any:
+    """JSON has no NaN: undefined numbers are stored as null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return value
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
