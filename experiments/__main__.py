@@ -1,26 +1,47 @@
-"""`python -m experiments COMMAND`: every command of the project from one place."""
+"""`python -m experiments COMMAND [options]`: every command of the project from one place.
+
+Each command is a module of this package with `add_arguments` and `run`; it is imported only when it is called, so that
+tables need no training code.
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
+import importlib
+import sys
 
-from . import benchmark, tables
+COMMANDS = {
+    "benchmark": "speed and memory against peers, as ratios in one run (7 minutes)",
+    "tables": "all tables from results/records alone (seconds)",
+}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (benchmark, tables):
-        name = module.__name__.split(".")[-1]
-        summary = (module.__doc__ or "").strip().splitlines()[0]
-        command = commands.add_parser(
-            name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
-    arguments = parser.parse_args()
-    arguments.run(arguments)
+def main(arguments: list[str]) -> None:
+    usage = "\n".join(
+        [
+            "usage: python -m experiments COMMAND [--help]",
+            "",
+            *(f"  {name:12}{text}" for name, text in COMMANDS.items()),
+        ]
+    )
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage)
+        return
+    name, *options = arguments
+    if name not in COMMANDS:
+        nearest = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f", did you mean {nearest[0]}?" if nearest else ""
+        raise SystemExit(f"unknown command {name!r}{hint}\n{usage}")
+    module = importlib.import_module(f"experiments.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m experiments {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    module.run(parser.parse_args(options))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,0 +1,61 @@
+"""Records: written whole or not at all, one per run, readable by any JSON parser."""
+
+import json
+import math
+import os
+
+import pytest
+
+from experiments import records
+from experiments.records import plain, provenance, read_records, run_id, write_atomically, write_record
+
+
+def test_a_record_replaces_the_one_with_its_id(tmp_path):
+    path = tmp_path / "deep" / "r.jsonl"
+    for value in (1, 2):
+        write_record({"run_id": "a", "value": value}, path)
+    write_record({"run_id": "b", "value": 3}, path)
+    assert read_records(path) == [{"run_id": "a", "value": 2}, {"run_id": "b", "value": 3}]
+
+
+def test_undefined_numbers_are_null():
+    stored = json.dumps(plain({"a": math.nan, "b": [math.inf, 1.5], "c": (0.5, {"d": -math.inf})}), allow_nan=False)
+    assert json.loads(stored) == {"a": None, "b": [None, 1.5], "c": [0.5, {"d": None}]}
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "page.txt"
+    write_atomically(path, "old")
+
+    def full_disk(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(records.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["page.txt"]
+
+
+def test_broken_and_missing_files_are_named(tmp_path):
+    path = tmp_path / "r.jsonl"
+    with pytest.raises(FileNotFoundError, match="run the experiment that writes it"):
+        read_records(path)
+    path.write_text('{"run_id": "a"}\n{"run_id": ')
+    with pytest.raises(ValueError, match=r"r\.jsonl, line 2, is not a record"):
+        read_records(path)
+
+
+def test_run_id_depends_on_what_decides_the_result():
+    base = run_id("benchmark", "cpu", {"seed": 0, "n": 5})
+    assert base == run_id("benchmark", "cpu", {"n": 5, "seed": 0})
+    others = [run_id("gate", "cpu", {"seed": 0, "n": 5}), run_id("benchmark", "smoke", {"seed": 0, "n": 5}),
+              run_id("benchmark", "cpu", {"seed": 1, "n": 5})]  # fmt: skip
+    assert len({base, *others}) == 4
+
+
+def test_provenance_names_commit_and_versions():
+    found = provenance()
+    assert len(found["git_commit"]) == 40
+    assert found["versions"]["torch"].startswith("2.")
+    assert isinstance(found["git_dirty"], bool)

@@ -1,0 +1,81 @@
+"""Tables: golden text from a small record, three formats, and no difference from the committed ones."""
+
+import csv
+import io
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from experiments import tables
+from experiments.records import RECORDS, ROOT, read_records
+
+RECORD = {
+    "profile": "cpu",
+    "machine": {"cores": 2},
+    "versions": {"torch": "2.0"},
+    "metrics": {
+        "rows": [
+            {"case": "A & B", "size": "5 x 2", "contender": "ours", "seconds": 0.5, "time_ratio": 1.0,
+             "peak_bytes": 2e6, "memory_ratio": 1.0, "value": 1.25, "value_difference": 0.0,
+             "targets": [{"quantity": "bytes", "at_least": None, "at_most": 3e9, "met": True}]},
+            {"case": "A & B", "size": "5 x 2", "contender": "peer", "seconds": 2.0, "time_ratio": 4.0,
+             "peak_bytes": None, "memory_ratio": None, "value": None, "value_difference": None,
+             "targets": [{"quantity": "time", "at_least": 10, "at_most": None, "met": False}]},
+        ]
+    },
+}  # fmt: skip
+
+MARKDOWN = """\
+Contenders within one run, 2 cores, torch 2.0. Ratios are to ours: above 1 we are faster or smaller. Memory is what a \
+contender needs beyond its inputs.
+
+| case | size | contender | time [s] | time ratio | peak [MB] | peak ratio | value | relative difference | target |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| A & B | 5 x 2 | ours | 0.5 | 1.00 | 2 | 1.00 | 1.25 | 0e+00 | peak <= 3e+03 MB: met |
+| A & B | 5 x 2 | peer | 2 | 4.00 | n/a | n/a | n/a | n/a | time ratio >= 10: not met |"""
+
+
+def test_golden_markdown():
+    assert tables.to_markdown(tables.benchmark([RECORD])) == MARKDOWN
+
+
+def test_csv_reads_back():
+    rows = list(csv.reader(io.StringIO(tables.to_csv(tables.benchmark([RECORD])))))
+    assert rows[0][:3] == ["case", "size", "contender"]
+    assert rows[2][2:5] == ["peer", "2", "4.00"]
+
+
+def test_latex_escapes_and_closes():
+    text = tables.to_latex(tables.benchmark([RECORD]), "benchmark")
+    assert r"A \& B" in text
+    assert r"time ratio $\geq$ 10: not met" in text
+    assert text.count(r"\begin") == text.count(r"\end") == 2
+    assert {line.count("&") - line.count(r"\&") for line in text.splitlines() if line.endswith(r"\\")} == {9}
+
+
+def test_marked_part_is_replaced(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- x:begin -->\nold\n<!-- x:end -->\nafter\n")
+    tables.replace_marked(page, "x", "new")
+    assert page.read_text() == "before\n<!-- x:begin -->\nnew\n<!-- x:end -->\nafter\n"
+    with pytest.raises(ValueError, match="restore the two markers"):
+        tables.replace_marked(page, "y", "new")
+
+
+def test_committed_tables_are_those_of_the_committed_records(tmp_path):
+    readme = shutil.copy(ROOT / "README.md", tmp_path)
+    command = [sys.executable, "-m", "experiments", "tables", "--output", str(tmp_path / "tables"), "--readme", readme]
+    subprocess.run(command, cwd=ROOT, check=True)
+    written = sorted((tmp_path / "tables").iterdir())
+    assert [p.name for p in written] == ["benchmark.csv", "benchmark.md", "benchmark.tex"]
+    for path in written:
+        assert path.read_text() == (tables.TABLES / path.name).read_text()
+    assert (tmp_path / "README.md").read_text() == (ROOT / "README.md").read_text()
+
+
+def test_committed_benchmark_was_run_from_a_clean_tree():
+    (record,) = read_records(RECORDS / "benchmark.jsonl")
+    assert record["profile"] == "cpu"
+    assert not record["git_dirty"]

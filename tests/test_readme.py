@@ -1,0 +1,36 @@
+"""The README's Python runs as printed, and its commands exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_python_blocks_run(capsys):
+    namespace: dict[str, object] = {}
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), namespace)
+    page = capsys.readouterr().out
+    assert "covariate-shift penalty" in page
+    assert namespace["diagnostic"].bound_core() > abs(namespace["diagnostic"].risk_change) > 0
+
+
+def test_make_targets_exist():
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    for target in re.findall(r"^make ([a-z]+)", README, flags=re.MULTILINE):
+        assert target in targets
+
+
+@pytest.mark.parametrize("command", re.findall(r"python -m (experiments [a-z]+)", README))
+def test_commands_exist(command):
+    assert (ROOT / "experiments" / f"{command.split()[1]}.py").exists()
+
+
+def test_links_to_files_exist():
+    for name in re.findall(r"`((?:results|configs|tests|trace|slurm)/[\w./-]+\.\w+)`", README):
+        assert (ROOT / name).exists(), name
