@@ -8,7 +8,7 @@ BIN := .venv/bin
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: .venv/.installed  ## .venv with everything pinned (about 4 minutes once, then nothing to do)
+setup: .venv/.installed  ## .venv with everything pinned (about 3 minutes, once)
 
 .venv/.installed: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -22,11 +22,12 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy trace experiments
 
-test: lint  ## lint, then the whole suite on all cores (about 5 minutes)
+test: lint  ## set-up, lint, then the whole suite on all cores (about 2 minutes)
 	$(BIN)/pytest -n auto
 
-benchmark: setup  ## speed and memory against peers, into results/ (about 10 minutes)
+benchmark: setup  ## speed and memory against peers, into results/ (about 6 minutes)
 	$(BIN)/python -m experiments benchmark
+	$(BIN)/python -m experiments tables
 
 clean:  ## remove .venv and caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Speed and memory of the estimators against their peers, as ratios within one run.
 
-Table `benchmark`; about 7 minutes on two cores with the default profile. Times are medians of interleaved repetitions
+Table `benchmark`; about 6 minutes on two cores with the default profile. Times are medians of interleaved repetitions
 in one process. Peak memory is what a contender needs beyond its inputs, each measured in a fresh process.
 
     python -m experiments benchmark
@@ -10,6 +10,7 @@ in one process. Peak memory is what a contender needs beyond its inputs, each me
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import math
 import statistics
@@ -118,6 +119,7 @@ def _peak_here(profile: str, seed: int, case: str, contender: str) -> float:
         return math.nan
     _named(case, "smoke", seed).contenders[contender]()  # loads what is imported late
     measured = _named(case, profile, seed)
+    ctypes.CDLL(None).malloc_trim(0)  # give back what is free, or its reuse hides a peak
     before = _status_bytes(status, "VmRSS")
     reset.write_text("5")  # the peak counts from here
     measured.contenders[contender]()

@@ -19,9 +19,9 @@ from trace.estimators import (
     wasserstein1,
 )
 from trace.estimators.concentration import label_noise_remainder, mmd_remainder, validation_remainder, w1_remainder
-from trace.evidence import measure_shift
 from trace.features import l2_normalised, layer_features
 from trace.losses import ClippedCrossEntropy, Huber, SquaredError, ZeroOne
+from trace.shift import measure_shift
 
 LOSS = ClippedCrossEntropy()
 
@@ -139,6 +139,22 @@ def test_shift_is_shared_by_candidates(update, diagnostic):
     shift = measure_shift(samples[2].x, samples[3].x, source_self=self_transport(samples[2].x))
     d = diagnose(*samples, **splits, shift=shift)
     assert d.as_dict() == diagnostic.as_dict()
+    for settings, message in (
+        (Settings(distance="wasserstein1", kernel="laplace"), "another distance, kernel"),
+        (Settings(epsilon=0.2), "another epsilon"),
+    ):
+        with pytest.raises(ValueError, match=f"shift was measured with {message}"):
+            diagnose(*samples, **splits, shift=shift, settings=settings)
+    with pytest.raises(ValueError, match="shift was measured on samples of"):
+        diagnose(*samples, **splits, shift=measure_shift(samples[2].x[:50], samples[3].x))
+
+
+def test_floor_stands_beside_the_distance(update, generator):
+    samples, splits = update
+    d = diagnose(*samples, **splits, generator=generator)
+    record = d.as_dict()
+    assert 0 < record["floor"]["value"] < record["transport"]["value"]
+    assert record["floor"]["sample_sizes"] == (len(samples[2].x) // 2,) * 2
 
 
 def test_same_model_has_no_change(update):
@@ -168,6 +184,7 @@ def test_what_is_missing_says_why(update):
     d = diagnose(q, q_new, source, Sample(target.x))
     assert math.isnan(d.bound_core())
     assert math.isnan(d.risk_change)
+    assert "intervals do not hold" in d.reasons["anchor"]
     for name in ("gap_source", "gap_target", "rkhs_norm", "emp_shift_mmd", "population_mmd", "risk_change"):
         assert d.reasons[name]
     assert math.isfinite(d.emp_shift_ot)
@@ -245,11 +262,24 @@ def test_bad_input(update):
     cases = [
         ((q, q_new, Sample(source.x, torch.zeros_like(source.y)), target), {}, "source holds one class only"),
         ((q, lambda x: x[:, 0], source, target), {}, "new_model returned"),
-        ((q, lambda x: torch.cat([x, x], dim=1), source, target), {}, "differ in columns"),
-        ((q, q_new, source, nan), {}, "model returned NaN"),
-        ((q, q_new, source, Sample(target.x, target.y + 5)), {"target_val": target}, "targets holds labels 5 to 6"),
+        ((q, lambda x: torch.cat([x, x], dim=1), source, target), {}, "the two models must have the same outputs"),
+        ((q, q_new, source, nan), {}, r"target\.x holds NaN or infinity"),
+        ((q, q_new, source, Sample(target.x, target.y + 5)), {}, r"target\.y holds labels 5 to 6"),
         ((q, q_new, source, target), {"anchor_test": Sample(source.x)}, "anchor_test has no labels"),
-        ((q, q_new, source, Sample(target.x[:0], target.y[:0])), {}, "has 0 samples|non-empty"),
+        ((q, q_new, source, Sample(target.x[:0], target.y[:0])), {}, r"target\.x has 0 samples"),
+        ((q, q_new, Sample(source.x[:0], source.y[:0]), target), {}, r"source\.x has 0 samples"),
+        ((q, q_new, source, target), {"source_val": Sample(source.x[:0])}, r"source_val\.x has 0 samples"),
+        ((q, q_new, source, Sample(target.x, target.y[:5])), {}, r"target\.y has shape \[5\] for"),
+        ((q, q_new, source, Sample(target.x.numpy(), target.y)), {}, r"target\.x must be a torch tensor"),
+        ((q, q_new, source, Sample(target.x, target.y.numpy())), {}, r"target\.y must be a torch tensor"),
+        ((q, q_new, source, Sample(target.x[:, 0], target.y)), {}, r"target\.x must have shape \[n, \.\.\.\]"),
+        ((q, q_new, source, Sample(target.x.long(), target.y)), {}, r"target\.x must be float32 or float64"),
+        ((q, q_new, source, Sample(target.x.half(), target.y)), {}, r"target\.x must be float32 or float64"),
+        ((q, q_new, source, Sample(target.x, target.y.float())), {}, r"target\.y must be an integer tensor"),
+        ((q, q_new, source, Sample(target.x, target.y.to("meta"))), {}, r"target\.y on meta"),
+        ((q, q_new, source, Sample(target.x.double(), target.y)), {}, "model failed on inputs"),
+        ((q, q_new, source, Sample(target.x[:, :1], target.y)), {}, "model failed on inputs"),
+        ((q, q_new, source, target), {"anchor_test": Sample(source.x, 0 * source.y)}, "anchor_test holds one class"),
         ((q, q_new, source, target), {"feature_map": lambda x: x[:, 0]}, "feature_map returned"),
         ((q, q_new, source, target), {**splits, "loss": TooConfident()}, "the losses of model lie in"),
     ]
@@ -267,6 +297,7 @@ def test_bad_input(update):
         ({"distance": "w1"}, "distance must be one of sinkhorn, wasserstein1"),
         ({"loss_bound": "exact"}, "loss_bound must be one of true, paper"),
         ({"remainders": "none"}, "remainders must be one of corrected, paper"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1"),
     ],
 )
 def test_bad_settings(options, message):

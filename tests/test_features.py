@@ -34,12 +34,32 @@ def test_normalised_features_have_unit_length(model, generator):
     assert u.norm(dim=1).tolist() == pytest.approx([1.0] * 5)
 
 
+def test_normalising_keeps_a_module_in_eval_mode(model, generator):
+    x = torch.randn(10, 3, generator=generator)
+    before = model[1].running_mean.clone()
+    features = extract(l2_normalised(model), x)
+    assert torch.equal(model[1].running_mean, before)
+    assert model.training
+    assert torch.allclose(features, nn.functional.normalize(model.eval()(x), dim=1))
+
+
+def test_in_place_layers_do_no_harm(generator):
+    model = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2))
+    x = torch.randn(10, 3, generator=generator)
+    kept = x.clone()
+    features = extract(layer_features(model, model[1]), x)
+    assert torch.equal(x, kept)
+    assert float(features.min()) < 0
+
+
 def test_batches_do_not_matter(model, generator):
     x = torch.randn(9, 3, generator=generator)
     assert torch.allclose(extract(model, x, batch_size=2), extract(model, x))
 
 
-@pytest.mark.parametrize("bad", [lambda x: x.sum(dim=1), lambda x: x.tolist()])
+@pytest.mark.parametrize(
+    "bad", [lambda x: x.sum(dim=1), lambda x: x.tolist(), lambda x: x[:2], lambda x: x * torch.nan]
+)
 def test_bad_feature_map(bad):
     with pytest.raises(ValueError, match="feature_map returned"):
         extract(bad, torch.zeros(4, 3))
@@ -48,3 +68,6 @@ def test_bad_feature_map(bad):
 def test_layer_outside_the_model(model):
     with pytest.raises(ValueError, match="layer was run 0 times"):
         layer_features(model, nn.ReLU())(torch.zeros(2, 3))
+    recurrent = nn.GRU(3, 2)
+    with pytest.raises(ValueError, match="layer returns a tuple"):
+        layer_features(recurrent, recurrent)(torch.zeros(2, 3))

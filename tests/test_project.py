@@ -22,6 +22,7 @@ LAYERS = [
     {"losses", "sample"},
     {"estimators"},
     {"features", "settings"},
+    {"shift"},
     {"evidence"},
     {"diagnostic"},
     {"scores", "baselines", "metrics"},
@@ -148,8 +149,28 @@ def test_top_level():
     assert all((ROOT / name).is_dir() for name in folders)
 
 
-def test_setup_has_nothing_left_to_do():
-    assert subprocess.run(["make", "--question", "setup"], cwd=ROOT, check=False).returncode == 0
+def test_setup_runs_once(tmp_path):
+    """The real Makefile with an empty list of packages: the second call has nothing to do, a changed list has."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.txt").write_text("")
+
+    def make(*arguments):
+        return subprocess.run(
+            ["make", *arguments, f"PYTHON={sys.executable}"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    assert make("setup").returncode == 0
+    assert (tmp_path / ".venv" / "bin" / "python").exists()
+    assert make("--question", "setup").returncode == 0
+    later = (tmp_path / ".venv" / ".installed").stat().st_mtime + 10
+    os.utime(tmp_path / "requirements.txt", (later, later))
+    assert make("--question", "setup").returncode == 1
+    assert (
+        "Python 3.11 or newer is needed"
+        in subprocess.run(
+            ["make", "setup", "PYTHON=false"], cwd=tmp_path, capture_output=True, text=True, check=False
+        ).stdout
+    )
 
 
 def test_citation_names_the_authors():

@@ -40,7 +40,8 @@ def test_says_everything(render, full):
         assert words in page
     for value in (full.model_change, full.bound_core(), full.bound_full("hybrid"), full.evidence.anchor.plug_in.value):
         assert f"{value:.4g}" in page
-    assert "fails with probability at most 0.1" in page
+    assert "fails with probability at most 0.1 (label noise 0.025, population 0.025" in page
+    assert "the Sinkhorn divergence is at least W1" in page
     assert "not available" not in page.lower()
     assert page == page.strip()
 
@@ -49,8 +50,9 @@ def test_says_everything(render, full):
 def test_says_what_is_missing(render, partial):
     page = render(partial)
     assert "True change" not in page
+    assert "fails with probability" not in page
     assert "needs labels on the target" in page
-    assert "target sensitivities use pseudo-labels" in page
+    assert "target sensitivity from pseudo-labels" in page
     assert "n/a" in page
     assert "nan" not in page.lower()
 

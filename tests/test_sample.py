@@ -49,3 +49,5 @@ def test_bad_input(generator):
         stratified_split(labelled([1]), generator=generator)
     with pytest.raises(ValueError, match="fraction must lie strictly between"):
         stratified_split(labelled([10]), fraction=1.0, generator=generator)
+    with pytest.raises(ValueError, match=r"sample\.y has shape \[3\] for 5 samples"):
+        stratified_split(Sample(torch.zeros(5, 2), torch.zeros(3).long()), generator=generator)

@@ -23,6 +23,15 @@ def _check_matrix(x: Tensor, name: str, min_samples: int) -> Tensor:
     return _check_rows(x, name, min_samples)
 
 
+def check_inputs(x: Tensor, name: str) -> Tensor:
+    """Return ``x`` if it is a finite, non-empty float32/float64 tensor ``[n, ...]`` of model inputs."""
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} must be a torch tensor, got {type(x).__name__}: use torch.as_tensor({name})")
+    if x.ndim < 2:
+        raise ValueError(f"{name} must have shape [n, ...], got {list(x.shape)}: reshape it to one row per sample")
+    return _check_finite(_check_rows(x, name, 1), name)
+
+
 def check_vector(x: Tensor, name: str, *, length: int | None = None, min_samples: int = 1) -> Tensor:
     """Return ``x`` if it is a finite float32/float64 vector ``[n]``, of the given length if there is one."""
     if not isinstance(x, Tensor):
@@ -43,20 +52,28 @@ def _check_rows(x: Tensor, name: str, min_samples: int) -> Tensor:
 
 
 def _check_finite(x: Tensor, name: str) -> Tensor:
+    if x.is_meta:
+        raise ValueError(f"{name} is on the meta device and holds no data: load it on a real device")
     if not bool(torch.isfinite(x).all()):
         bad = int((~torch.isfinite(x)).reshape(len(x), -1).any(dim=1).nonzero()[0])
         raise ValueError(f"{name} holds NaN or infinity (first in row {bad}): drop or repair such rows")
     return x
 
 
-def check_samples(x: Tensor, y: Tensor, name_x: str = "x", name_y: str = "y", *, min_samples: int = 1) -> None:
+def check_samples(
+    x: Tensor,
+    y: Tensor,
+    name_x: str = "x",
+    name_y: str = "y",
+    *,
+    min_samples: int = 1,
+    remedy: str = "use one feature map",
+) -> None:
     """Both samples valid, and alike in columns, dtype and device."""
     _check_matrix(x, name_x, min_samples)
     _check_matrix(y, name_y, min_samples)
     if x.shape[1:] != y.shape[1:]:
-        raise ValueError(
-            f"{name_x} and {name_y} differ in columns ({list(x.shape)} against {list(y.shape)}): use one feature map"
-        )
+        raise ValueError(f"{name_x} and {name_y} differ in columns ({list(x.shape)} against {list(y.shape)}): {remedy}")
     if x.dtype != y.dtype:
         raise ValueError(f"{name_x} is {x.dtype} but {name_y} is {y.dtype}: convert one of them")
     if x.device != y.device:
@@ -67,7 +84,7 @@ def check_samples(x: Tensor, y: Tensor, name_x: str = "x", name_y: str = "y", *,
 
 def check_paired(outputs: Tensor, new_outputs: Tensor, name: str = "outputs", new_name: str = "new_outputs") -> None:
     """Two models' outputs on the same inputs: valid, in one space, equally many."""
-    check_samples(outputs, new_outputs, name, new_name)
+    check_samples(outputs, new_outputs, name, new_name, remedy="the two models must have the same outputs")
     if len(outputs) != len(new_outputs):
         raise ValueError(
             f"{name} has {len(outputs)} rows but {new_name} has {len(new_outputs)}: run both models on the same inputs"
@@ -95,6 +112,13 @@ def check_level(value: float, name: str) -> float:
     """Return ``value`` if it is a probability strictly between 0 and 1."""
     if not 0.0 < value < 1.0:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
+    return value
+
+
+def check_count(value: int, name: str) -> int:
+    """Return ``value`` if it is a whole number of at least 1."""
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
     return value
 
 

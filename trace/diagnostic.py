@@ -21,11 +21,12 @@ from torch import Generator, nn
 
 from .estimators.concentration import Budget, label_noise_remainder, mmd_remainder, validation_remainder, w1_remainder
 from .estimators.lipschitz import GradientQuantile, Model
-from .evidence import Evidence, Shift, gather
+from .evidence import Evidence, gather
 from .features import FeatureMap, identity
 from .losses import ClippedCrossEntropy, Loss
 from .sample import Sample
 from .settings import Settings
+from .shift import Shift
 
 Form = Literal["ot", "mmd", "hybrid"]
 FORMS: tuple[Form, ...] = ("ot", "mmd", "hybrid")
@@ -41,7 +42,10 @@ _NEEDS = {
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """All terms, in units of the loss. A term that could not be computed is NaN, and ``reasons`` says why."""
+    """All terms, in units of the loss. A term that could not be computed is NaN, and ``reasons`` says why.
+
+    ``reasons`` also holds what was computed but needs care.
+    """
 
     gap_source: float
     gap_target: float
@@ -105,7 +109,7 @@ class Diagnostic:
         return bound / change if change else math.nan
 
     def as_dict(self) -> dict[str, Any]:
-        """One flat record: the paper's column names, every estimate behind them, settings and reasons."""
+        """One record of plain values: the paper's column names, every estimate behind them, settings and reasons."""
         e = self.evidence
         record: dict[str, Any] = {"risk_change": self.risk_change}
         for form in FORMS:
@@ -121,6 +125,7 @@ class Diagnostic:
             estimate = getattr(e, name)
             record[name] = None if estimate is None else estimate._asdict()
         record["transport"] = e.shift.transport._asdict()
+        record["floor"] = None if e.shift.floor is None else e.shift.floor._asdict()
         record["mmd"] = e.shift.mmd._asdict()
         record["anchor"] = {
             name: {**term._asdict(), "hoeffding": term.hoeffding._asdict(), "bernstein": term.bernstein._asdict()}
@@ -165,7 +170,7 @@ def diagnose(
         feature_map: h, from inputs to ``[n, k]``: `features.identity`, `features.layer_features`, any callable.
         gradient_at: a submodule of each model, to take sensitivities in feature space instead of in the inputs.
         anchor_test: a labelled sample of the source, for the true change and the tightness.
-        shift: result of `evidence.measure_shift` for these samples, shared by all candidates.
+        shift: result of `shift.measure_shift` for these samples, shared by all candidates.
         settings: every number that decides the result.
         generator: for the subsampling of very large samples.
 
@@ -200,7 +205,7 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
         reasons["label_noise"] = reasons["validation_error"] = "the loss is unbounded"
     else:
         label_noise = label_noise_remainder(e.sizes["source"], e.sizes["target"], e.loss_bound, budget.label_noise)
-        if e.sizes["source_val"] and e.sizes["target_val"]:
+        if "source_val" in e.sizes and "target_val" in e.sizes:
             validation_error = validation_remainder(
                 e.sizes["source_val"], e.sizes["target_val"], e.loss_bound,
                 budget.source_validation, budget.target_validation,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
+from .checks import check_labels, check_vector
 from .estimators.anchor import AnchorTerms, anchor_terms
-from .estimators.draws import TransportEstimate
 from .estimators.gaps import Gap, validation_gap
 from .estimators.lipschitz import (
     GradientQuantile,
@@ -20,25 +20,15 @@ from .estimators.lipschitz import (
     NoGradientError,
     evaluation_mode,
     gradient_quantile,
-    model_outputs,
+    rows_of,
 )
-from .estimators.mmd import MMDEstimate, mmd
 from .estimators.output_distance import OutputDistance, output_distance
 from .estimators.rkhs_norm import RKHSNorm, rkhs_norm
-from .estimators.transport import SelfTransport, sinkhorn_divergence
-from .estimators.wasserstein import wasserstein1
 from .features import FeatureMap, extract, identity
 from .losses import Loss, ZeroOne, check_within_bound
-from .sample import Sample
+from .sample import Sample, check_sample_pair
 from .settings import Settings
-
-
-class Shift(NamedTuple):
-    """How far the target's features lie from the source's: the same for every candidate on the same data."""
-
-    transport: TransportEstimate
-    mmd: MMDEstimate
-    dim: int
+from .shift import Shift, measure_shift
 
 
 class RiskChange(NamedTuple):
@@ -71,25 +61,6 @@ class Evidence(NamedTuple):
     reasons: dict[str, str]
 
 
-def measure_shift(
-    source: Tensor,
-    target: Tensor,
-    settings: Settings | None = None,
-    *,
-    source_self: SelfTransport | None = None,
-    generator: Generator | None = None,
-) -> Shift:
-    """Transport distance and MMD between features ``[n, k]`` and ``[m, k]``; reuse it for all candidates."""
-    s = settings or Settings()
-    if s.distance == "sinkhorn":
-        transport = sinkhorn_divergence(
-            source, target, epsilon=s.epsilon, num_iters=s.num_iters, x_self=source_self, generator=generator
-        )
-    else:
-        transport = wasserstein1(source, target, generator=generator)
-    return Shift(transport, mmd(source, target, kernel=s.kernel, bandwidth=s.bandwidth), source.shape[1])
-
-
 def gather(
     model: Model,
     new_model: Model,
@@ -109,19 +80,26 @@ def gather(
     """Run both models where the diagnostic needs them. Arguments as in `trace.diagnostic.diagnose`."""
     old, new = _Probe(model, "model", loss, settings), _Probe(new_model, "new_model", loss, settings)
     reasons: dict[str, str] = {}
-    _check_classes(source, loss, "source")
+    samples = {"source": source, "target": target, "source_val": source_val, "target_val": target_val,
+               "anchor_test": anchor_test}  # fmt: skip
+    present = {name: check_sample_pair(sample, name) for name, sample in samples.items() if sample is not None}
     anchor, held_out = source_val or source, target_val or target
     at_old, at_new = gradient_at or (None, None)
     num_outputs = old.outputs(target).shape[1]
+    for name, sample in present.items():
+        _check_targets(sample, loss, num_outputs, name)
+    if source_val is None:
+        reasons["anchor"] = "computed on the source's training inputs, for which the intervals do not hold"
     if shift is None:
         u, u_new = (extract(feature_map, x, batch_size=settings.batch_size) for x in (source.x, target.x))
         shift = measure_shift(u, u_new, settings, generator=generator)
+    shift.check(settings, (len(source.x), len(target.x)))
+    if shift.transport.value < 0:
+        reasons["transport"] = "a numerical zero below 0, taken as 0 in the bound"
     evidence = Evidence(
         gap_source=old.gap(source, source_val, reasons, "gap_source"),
         gap_target=new.gap(target, target_val, reasons, "gap_target"),
-        output_distance=output_distance(
-            loss.clip(old.outputs(target)), loss.clip(new.outputs(target)), clip_at=None
-        ),
+        output_distance=output_distance(loss.clip(old.outputs(target)), loss.clip(new.outputs(target)), clip_at=None),
         sensitivity_source=old.sensitivity(anchor, old, at_old, reasons, "sensitivity_source"),
         sensitivity_target=new.sensitivity(held_out, old, at_new, reasons, "sensitivity_target"),
         shift=shift,
@@ -130,14 +108,9 @@ def gather(
         risk_change=None if anchor_test is None else _risk_change(old, new, anchor_test),
         lipschitz=loss.lipschitz,
         loss_bound=loss.bound(num_outputs, settings.loss_bound),
-        sizes={
-            name: 0 if sample is None else len(sample.x)
-            for name, sample in (
-                ("source", source), ("target", target), ("source_val", source_val), ("target_val", target_val),
-            )
-        },
+        sizes={name: len(sample.x) for name, sample in present.items()},
         reasons=reasons,
-    )  # fmt: skip
+    )
     if anchor_test is None:
         reasons["risk_change"] = "needs a labelled anchor test sample"
     return evidence
@@ -156,8 +129,8 @@ class _Probe:
         if key not in self._outputs:
             size = self.settings.batch_size
             with torch.no_grad(), evaluation_mode(self.model):
-                batches = (sample.x[start : start + size] for start in range(0, max(len(sample.x), 1), size))
-                self._outputs[key] = torch.cat([model_outputs(self.model, x, self.name) for x in batches])
+                batches = (sample.x[start : start + size].clone() for start in range(0, len(sample.x), size))
+                self._outputs[key] = torch.cat([rows_of(self.model, x, self.name) for x in batches])
         return self._outputs[key]
 
     def losses(self, sample: Sample, labels: Tensor) -> Tensor:
@@ -224,8 +197,15 @@ def _risk_change(old: _Probe, new: _Probe, test: Sample) -> RiskChange:
     return RiskChange(float(change.mean()), spread, error_rate, len(change))
 
 
-def _check_classes(sample: Sample, loss: Loss, name: str) -> None:
-    if loss.classification and sample.y is not None and len(sample.y.unique()) < 2:
+def _check_targets(sample: Sample, loss: Loss, num_outputs: int, name: str) -> None:
+    """Labels that fit the loss and the models; where a risk is read off them, more than one class."""
+    if sample.y is None:
+        return
+    if not loss.classification:
+        check_vector(sample.y, f"{name}.y")
+        return
+    check_labels(sample.y, f"{name}.y", length=len(sample.x), num_classes=num_outputs)
+    if name in ("source", "anchor_test") and len(sample.y.unique()) < 2:
         raise ValueError(
             f"{name} holds one class only, so its risk says nothing: pass a sample with at least two classes"
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .estimators.lipschitz import evaluation_mode
+from .estimators.lipschitz import evaluation_mode, rows_of
 
 FeatureMap = Callable[[Tensor], Tensor]
 
@@ -21,7 +21,8 @@ def l2_normalised(features: FeatureMap) -> FeatureMap:
     """``h(x) / |h(x)|``: unit features, for which ``epsilon = 0.1`` is meant (``app:common-impl``)."""
 
     def normalised(x: Tensor) -> Tensor:
-        return nn.functional.normalize(features(x), dim=1)
+        with evaluation_mode(features):
+            return nn.functional.normalize(features(x), dim=1)
 
     return normalised
 
@@ -31,7 +32,7 @@ def layer_features(model: nn.Module, layer: nn.Module) -> FeatureMap:
 
     def features(x: Tensor) -> Tensor:
         captured: list[Tensor] = []
-        handle = layer.register_forward_hook(lambda _module, _inputs, output: captured.append(output))
+        handle = layer.register_forward_hook(lambda _module, _inputs, output: captured.append(_cloned(output)))
         try:
             with evaluation_mode(model):
                 model(x)
@@ -44,12 +45,15 @@ def layer_features(model: nn.Module, layer: nn.Module) -> FeatureMap:
     return features
 
 
+def _cloned(output: Tensor) -> Tensor:
+    """A copy, which later in-place layers leave alone."""
+    if not isinstance(output, Tensor):
+        raise ValueError(f"layer returns a {type(output).__name__}: name a submodule that returns one tensor")
+    return output.clone()
+
+
 def extract(features: FeatureMap, x: Tensor, *, batch_size: int = 1024) -> Tensor:
     """``h(x)`` in batches without gradients, ``[n, k]``."""
     with torch.no_grad(), evaluation_mode(features):
-        parts = [features(x[start : start + batch_size]) for start in range(0, len(x), batch_size)]
-    for part in parts:
-        if not isinstance(part, Tensor) or part.ndim != 2:
-            got = list(part.shape) if isinstance(part, Tensor) else type(part).__name__
-            raise ValueError(f"feature_map returned {got}: it must return one row of features per input, [n, k]")
-    return torch.cat(parts)
+        batches = (x[start : start + batch_size].clone() for start in range(0, len(x), batch_size))
+        return torch.cat([rows_of(features, batch, "feature_map") for batch in batches])

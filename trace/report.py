@@ -19,7 +19,11 @@ def to_text(d: Diagnostic) -> str:
     lines = ["TRACE diagnostic", _headline(d), "", *_aligned(_term_rows(d)), "", *_aligned(_bound_rows(d)), ""]
     lines += ["on the anchor's own inputs:", *_aligned(_anchor_rows(d))]
     if d.reasons:
-        lines += ["", "not available:", *(f"  {name}: {why}" for name, why in sorted(d.reasons.items()))]
+        lines += [
+            "",
+            "not available, or to be read with care:",
+            *(f"  {name}: {why}" for name, why in sorted(d.reasons.items())),
+        ]
     return "\n".join(line.rstrip() for line in [*lines, "", _footer(d)])
 
 
@@ -28,7 +32,10 @@ def to_markdown(d: Diagnostic) -> str:
     parts = ["## TRACE diagnostic", _headline(d), _table(_term_rows(d)), _table(_bound_rows(d))]
     parts += ["On the anchor's own inputs:", _table(_anchor_rows(d))]
     if d.reasons:
-        parts.append("Not available:\n\n" + "\n".join(f"- `{name}`: {why}" for name, why in sorted(d.reasons.items())))
+        parts.append(
+            "Not available, or to be read with care:\n\n"
+            + "\n".join(f"- `{name}`: {why}" for name, why in sorted(d.reasons.items()))
+        )
     return "\n\n".join([*parts, _footer(d)])
 
 
@@ -77,18 +84,34 @@ def _anchor_rows(d: Diagnostic) -> list[list[str]]:
 
 
 def _footer(d: Diagnostic) -> str:
-    e, s = d.evidence, d.settings
-    sizes = ", ".join(f"{name} {size}" for name, size in e.sizes.items())
-    transport, pseudo = e.shift.transport, e.sensitivity_target is not None and e.sensitivity_target.pseudo_labels
-    notes = [
-        f"{s.distance} {_number(transport.value)} ({transport.cost.replace('_', ' ')} cost"
-        + ("" if transport.converged else ", not converged")
-        + ")",
-        f"MMD {_number(e.shift.mmd.value)}" + (" (negative square, set to 0)" if e.shift.mmd.negative else ""),
-        f"sizes: {sizes}",
-        f"the full bound fails with probability at most {d.budget.total:g} if Lipschitz proxies and W1 constant hold",
+    e, shift = d.evidence, d.evidence.shift
+    notes = [f"{d.settings.distance} {_number(shift.transport.value)} ({shift.transport.cost.replace('_', ' ')} cost)"]
+    if not shift.transport.converged:
+        notes[0] += f", not converged: too small by up to {_number(shift.transport.value_error)}"
+    if shift.floor is not None:
+        notes.append(f"without any shift it would be about {_number(shift.floor.value)}")
+    notes.append(f"MMD {_number(shift.mmd.value)}" + (" (negative square, set to 0)" if shift.mmd.negative else ""))
+    notes += [
+        f"{name} sensitivity from pseudo-labels"
+        for name, estimate in (("source", e.sensitivity_source), ("target", e.sensitivity_target))
+        if estimate is not None and estimate.pseudo_labels
     ]
-    return "; ".join(notes + ["target sensitivities use pseudo-labels"] * pseudo) + "."
+    notes.append("sizes: " + ", ".join(f"{name} {size}" for name, size in e.sizes.items()))
+    return "; ".join(notes) + "." + _promise(d)
+
+
+def _promise(d: Diagnostic) -> str:
+    """What the full bound would guarantee, and under which conditions."""
+    if math.isnan(d.bound_full()):
+        return ""
+    shares = ", ".join(f"{name.replace('_', ' ')} {share:g}" for name, share in d.budget._asdict().items())
+    conditions = "the gradient quantiles are Lipschitz constants, c_h and the W1 constants are right"
+    if d.settings.distance == "sinkhorn":
+        conditions += ", the Sinkhorn divergence is at least W1"
+    return (
+        f" The full bound (ot, hybrid) fails with probability at most {d.budget.total:g} ({shares}) provided that "
+        f"{conditions}, and the samples are independent of the models."
+    )
 
 
 def _number(value: float, *, sign: bool = False) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from .checks import check_level
+from .checks import check_inputs, check_level
 
 
 class Sample(NamedTuple):
@@ -15,6 +15,22 @@ class Sample(NamedTuple):
 
     x: Tensor
     y: Tensor | None = None
+
+
+def check_sample_pair(sample: Sample, name: str) -> Sample:
+    """Return ``sample`` if its inputs are valid and it has one label per input, or none at all."""
+    check_inputs(sample.x, f"{name}.x")
+    if sample.y is None:
+        return sample
+    if not isinstance(sample.y, Tensor):
+        raise ValueError(f"{name}.y must be a torch tensor, got {type(sample.y).__name__}: use torch.as_tensor")
+    if sample.y.shape != (len(sample.x),):
+        raise ValueError(f"{name}.y has shape {list(sample.y.shape)} for {len(sample.x)} samples: pass one label each")
+    if sample.y.device != sample.x.device:
+        raise ValueError(
+            f"{name}.x is on {sample.x.device} but {name}.y on {sample.y.device}: move one with .to(device)"
+        )
+    return sample
 
 
 def stratified_split(sample: Sample, *, fraction: float = 0.15, generator: Generator) -> tuple[Sample, Sample]:
@@ -28,7 +44,7 @@ def stratified_split(sample: Sample, *, fraction: float = 0.15, generator: Gener
     (6, [0, 1])
     """
     check_level(fraction, "fraction")
-    n = len(sample.x)
+    n = len(check_sample_pair(sample, "sample").x)
     if n < 2:
         raise ValueError(f"a sample of {n} cannot be split: pass at least 2 samples")
     stratified = sample.y is not None and not sample.y.is_floating_point()

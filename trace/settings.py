@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .checks import check_level, check_positive
+from .checks import check_count, check_level, check_positive
 from .estimators.kernels import KernelName
 from .losses import BoundConvention
 
@@ -43,6 +43,8 @@ class Settings:
             check_level(getattr(self, name), name)
         for name in ("c_h", "epsilon", "w1_constant"):
             check_positive(getattr(self, name), name)
+        for name in ("num_iters", "batch_size"):
+            check_count(getattr(self, name), name)
         for name, allowed in (
             ("distance", ("sinkhorn", "wasserstein1")),
             ("loss_bound", ("true", "paper")),

@@ -25,7 +25,8 @@ def test_closed_forms():
     assert w1_remainder(100, 1, 0.05, 1.0) == w1_remainder(100, 2, 0.05, 1.0)
     assert mmd_remainder(100, 80, 0.05, constant=3.0) == pytest.approx(3 * math.sqrt(math.log(40) / 100))
     expected = 2 * (0.1 + 80**-0.5) + math.sqrt(2 * 180 * math.log(40) / 8000)
-    assert mmd_remainder(100, 80, 0.05) == pytest.approx(expected)
+    assert mmd_remainder(100, 80, 0.05, unbiased=False) == pytest.approx(expected)
+    assert mmd_remainder(100, 80, 0.05) == pytest.approx(expected + math.sqrt(1 / 100 + 1 / 80))
 
 
 def test_printed_label_noise_and_validation_terms():

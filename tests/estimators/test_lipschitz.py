@@ -185,6 +185,34 @@ def test_no_gradient():
         gradient_norms(lambda x: weight.expand(len(x), 4), x, y, LOSS)
 
 
+def test_in_place_layers_do_no_harm():
+    model = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 8), nn.ReLU(inplace=True), nn.Linear(8, 4)).double()
+    plain = nn.Sequential(nn.ReLU(), model[1], nn.ReLU(), model[3])
+    x, y = data()
+    kept = x.clone()
+    for at in (None, 1):
+        layers = [None, None] if at is None else [model[at], plain[at]]
+        found, expected = (
+            gradient_norms(m, x, y, LOSS, at=layer) for m, layer in zip((model, plain), layers, strict=True)
+        )
+        assert torch.equal(found, expected)
+    assert torch.equal(x, kept)
+
+
+def test_gradients_that_are_not_finite_are_refused():
+    x = torch.zeros(3, 2)
+    with pytest.raises(ValueError, match="the gradient of model is NaN or infinite"):
+        gradient_norms(lambda x: x.sqrt(), x, torch.zeros(3).long(), LOSS)
+
+
+def test_a_failing_model_is_named():
+    with pytest.raises(ValueError, match=r"model failed on inputs \[30, 3\] of torch.float64 on cpu"):
+        gradient_norms(nn.Linear(7, 2).double(), *data(), LOSS)
+    attention = nn.MultiheadAttention(3, 1).double()
+    with pytest.raises(ValueError, match="at returns a tuple"):
+        gradient_norms(lambda x: attention(x, x, x)[0], *data(), LOSS, at=attention)
+
+
 def test_layer_that_does_not_run_once():
     model, (x, y) = network(), data()
     with pytest.raises(ValueError, match="at was run 0 times by model"):

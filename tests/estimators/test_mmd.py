@@ -156,6 +156,8 @@ GOOD = cloud(0, 6)
         (GOOD, GOOD, {"bandwidth": 0.0}, "bandwidth must be finite and positive"),
         (GOOD, GOOD, {"estimator": "block", "block_size": 7}, "block_size must lie between"),
         (torch.ones(4, 2), torch.ones(4, 2), {}, "the median distance is 0"),
+        (torch.full((90, 512), 1 / 3), torch.randn(9, 512), {}, "the median distance is 0"),
+        (GOOD, GOOD, {"bandwidth": 1e-200}, "bandwidth must be at least 1e-15"),
     ],
 )
 def test_bad_input(x, y, options, message):

@@ -70,6 +70,15 @@ def test_scales_and_ignores_order_and_position(noisy, generator):
     assert rkhs_norm(u.float(), t.float(), bandwidth=BANDWIDTH).value == pytest.approx(base.value, rel=1e-4)
 
 
+def test_one_ridge_is_no_edge_and_many_samples_are_thinned(noisy):
+    u, t = noisy
+    assert not rkhs_norm(u, t, bandwidth=BANDWIDTH, ridges=torch.tensor([0.01], dtype=torch.float64)).at_edge
+    thinned = rkhs_norm(u, t, bandwidth=BANDWIDTH, max_samples=20)
+    chosen = torch.linspace(0, M - 1, 20).round().long()
+    assert thinned == rkhs_norm(u[chosen], t[chosen], bandwidth=BANDWIDTH)
+    assert thinned.num_samples == 20
+
+
 def test_zero_losses_have_norm_zero_without_a_warning(noisy):
     u, _ = noisy
     assert rkhs_norm(u, torch.zeros(M, dtype=torch.float64)).value == 0.0

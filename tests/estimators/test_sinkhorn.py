@@ -11,7 +11,7 @@ EPSILON = 0.1
 
 
 def uniform(x):
-    return torch.full((len(x),), 1 / len(x), dtype=x.dtype)
+    return torch.full((len(x),), 1 / len(x), dtype=torch.float64)
 
 
 def plain_sinkhorn(x, a, y, b, num_iters=5000):

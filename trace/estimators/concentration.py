@@ -105,19 +105,21 @@ def w1_remainder(n: int, dim: int, delta: float, constant: float) -> float:
     return constant * (math.log(4 / check_level(delta, "delta")) / n) ** (1 / max(dim, 2))
 
 
-def mmd_remainder(n: int, m: int, delta: float, constant: float | None = None) -> float:
-    """Error of an empirical MMD with a kernel bounded by 1 (``prop:mmd-core``), in units of MMD.
+def mmd_remainder(n: int, m: int, delta: float, constant: float | None = None, *, unbiased: bool = True) -> float:
+    """How much the MMD may exceed its estimate, for a kernel bounded by 1 (``prop:mmd-core``), in units of MMD.
 
     With a ``constant``, the printed form ``C sqrt(log(2 / delta) / n)``. Without one, the explicit inequality of
-    Gretton et al. (2012, theorem 7) for the biased estimator, of which the printed form is a summary:
-    ``2 (n^-1/2 + m^-1/2) + sqrt(2 (n + m) log(2 / delta) / (n m))``.
+    Gretton et al. (2012, theorem 7) for the biased estimate, of which the printed form is a summary:
+    ``2 (n^-1/2 + m^-1/2) + sqrt(2 (n + m) log(2 / delta) / (n m))``. The square of the biased estimate exceeds that of
+    the unbiased one by at most ``1 / n + 1 / m``, so for the latter (clipped at 0) ``sqrt(1 / n + 1 / m)`` is added.
     """
     _check_size(n, "n")
     _check_size(m, "m")
     log_term = math.log(2 / check_level(delta, "delta"))
     if constant is not None:
         return check_positive(constant, "constant") * math.sqrt(log_term / n)
-    return 2 * (n**-0.5 + m**-0.5) + math.sqrt(2 * (n + m) * log_term / (n * m))
+    biased = 2 * (n**-0.5 + m**-0.5) + math.sqrt(2 * (n + m) * log_term / (n * m))
+    return biased + (math.sqrt(1 / n + 1 / m) if unbiased else 0.0)
 
 
 def _mean_in_range(values: Tensor, low: float, high: float) -> float:

@@ -9,7 +9,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_vector
+from ..checks import check_count, check_vector
+
+_NO_MASS = 1e-12
+"""A weight below this share of the largest one counts as 0."""
 
 
 class TransportEstimate(NamedTuple):
@@ -23,6 +26,8 @@ class TransportEstimate(NamedTuple):
     """Sweeps of the cross term (Sinkhorn); 0 for an exact solver. The most over all draws."""
     marginal_error: float
     """L1 violation of the plan's marginals, the worst of all solves."""
+    value_error: float
+    """Bound on the error of the value that is left by imperfect convergence; 0 for an exact solver that finished."""
     spread: float = math.nan
     """Standard deviation over draws; NaN if the whole sample was used."""
     num_draws: int = 1
@@ -48,6 +53,7 @@ def over_draws(
         raise ValueError(
             f"{max(len(x), len(y))} samples are more than max_samples, so subsamples are drawn: pass a torch.Generator"
         )
+    check_count(subsample, "subsample")
     if num_draws < 2:
         raise ValueError(f"num_draws must be at least 2 to give a spread, got {num_draws}")
 
@@ -65,20 +71,22 @@ def pool(draws: list[TransportEstimate]) -> TransportEstimate:
         converged=all(d.converged for d in draws),
         num_iters=max(d.num_iters for d in draws),
         marginal_error=max(d.marginal_error for d in draws),
+        value_error=max(d.value_error for d in draws),
         spread=float(values.std()) if len(draws) > 1 else math.nan,
         num_draws=len(draws),
     )
 
 
 def positive_weights(x: Tensor, weights: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
-    """The points that carry mass, and their weights summing to 1."""
+    """The points that carry mass, and their weights, in float64 and summing to 1."""
     if weights is None:
-        return x, torch.full((len(x),), 1.0 / len(x), dtype=x.dtype, device=x.device)
+        return x, torch.full((len(x),), 1.0 / len(x), dtype=torch.float64, device=x.device)
     check_vector(weights, name, length=len(x))
-    if bool((weights < 0).any()) or not bool(weights.sum() > 0):
+    if bool((weights < 0).any()) or not bool((weights > 0).any()):
         raise ValueError(f"{name} must be nonnegative with a positive sum: clip them at 0")
-    kept = weights > 0
+    a = weights.to(x.device, torch.float64)
+    kept = a > _NO_MASS * a.max()
     if not bool(kept.all()):
-        x, weights = x[kept], weights[kept]
-    weights = weights.to(x)
-    return x, weights / weights.sum()
+        x, a = x[kept], a[kept]
+    a = a / a.max()
+    return x, a / a.sum()

@@ -13,6 +13,7 @@ from ..checks import check_positive, check_samples
 KernelName = Literal["rbf", "laplace"]
 
 _TILE = 2048
+_SMALLEST_BANDWIDTH = 1e-15
 
 
 def gram(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) -> Tensor:
@@ -21,7 +22,11 @@ def gram(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) -> Tenso
     "rbf": ``exp(-|x - y|^2 / (2 bandwidth^2))``; "laplace": ``exp(-|x - y| / bandwidth)`` with the Euclidean norm.
     Bounded by 1, with 1 on the diagonal.
     """
-    sq = squared_distances(x, y)
+    return of_squared_distances(squared_distances(x, y), kernel=kernel, bandwidth=bandwidth)
+
+
+def of_squared_distances(sq: Tensor, *, kernel: KernelName, bandwidth: float) -> Tensor:
+    """The kernel as a function of ``|x - y|^2``, in place."""
     if kernel == "rbf":
         return sq.mul_(-0.5 / bandwidth**2).exp_()
     return sq.sqrt_().div_(-bandwidth).exp_()
@@ -78,12 +83,14 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 2000) -> float:
     """
     check_samples(x, y)
     pooled = torch.cat(centred(x, y))
+    largest = float(torch.linalg.vector_norm(pooled, dim=1).max())
     if len(pooled) > max_points:
         pooled = pooled[torch.linspace(0, len(pooled) - 1, max_points, device=pooled.device).round().long()]
     upper = torch.triu_indices(len(pooled), len(pooled), offset=1, device=pooled.device)
+    pooled = pooled.double()
     distances = squared_distances(pooled, pooled)[upper[0], upper[1]]
     median = float(distances.median().sqrt()) if len(distances) else 0.0
-    if median == 0.0:
+    if median <= 1e-6 * largest:
         raise ValueError(
             "the median distance is 0 (most points coincide), so it gives no bandwidth: pass bandwidth=..."
         )
@@ -94,4 +101,8 @@ def resolve_bandwidth(x: Tensor, y: Tensor, kernel: str, bandwidth: float | None
     """The given bandwidth if it is valid, else the median heuristic; refuses unknown kernels."""
     if kernel not in ("rbf", "laplace"):
         raise ValueError(f"kernel must be 'rbf' or 'laplace', got {kernel!r}")
-    return median_bandwidth(x, y) if bandwidth is None else check_positive(bandwidth, "bandwidth")
+    if bandwidth is None:
+        return median_bandwidth(x, y)
+    if check_positive(bandwidth, "bandwidth") < _SMALLEST_BANDWIDTH:
+        raise ValueError(f"bandwidth must be at least {_SMALLEST_BANDWIDTH:g}, got {bandwidth:g}: rescale the features")
+    return bandwidth

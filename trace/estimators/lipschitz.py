@@ -50,17 +50,23 @@ def evaluation_mode(*models: Model) -> Iterator[None]:
             m.training = was_training
 
 
-def model_outputs(model: Model, x: Tensor, name: str = "model") -> Tensor:
-    """``model(x)``, checked to be one finite row of outputs per input, ``[n, C]``."""
-    outputs = model(x)
-    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(x):
-        got = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+def rows_of(function: Model, x: Tensor, name: str) -> Tensor:
+    """``function(x)``, checked to be one finite row per input, ``[n, k]``. Its errors name it and the inputs."""
+    try:
+        rows = function(x)
+    except RuntimeError as error:
         raise ValueError(
-            f"{name} returned {got} for {len(x)} inputs: it must return a tensor [n, outputs], one row per input"
+            f"{name} failed on inputs {list(x.shape)} of {x.dtype} on {x.device}: give it the shape, dtype and device "
+            f"it was made for ({error})"
+        ) from error
+    if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != len(x):
+        got = list(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+        raise ValueError(
+            f"{name} returned {got} for {len(x)} inputs: it must return a tensor [n, k], one row per input"
         )
-    if not bool(torch.isfinite(outputs).all()):
+    if not bool(torch.isfinite(rows).all()):
         raise ValueError(f"{name} returned NaN or infinity: check its weights and the scale of the inputs")
-    return outputs
+    return rows
 
 
 def gradient_norms(
@@ -99,16 +105,19 @@ def gradient_norms(
             labels = None if y is None else y[batch]
             gradient = _gradient(model, x[batch], labels, loss, at, name)
             norms.append(torch.linalg.vector_norm(gradient.flatten(start_dim=1), dim=1))
-    return torch.cat(norms)
+    found = torch.cat(norms)
+    if not bool(torch.isfinite(found).all()):
+        raise ValueError(f"the gradient of {name} is NaN or infinite for some inputs: smooth the model there")
+    return found
 
 
 def _gradient(model: Model, x: Tensor, y: Tensor | None, loss: Loss, at: nn.Module | None, name: str) -> Tensor:
     x = x.detach().requires_grad_(at is None)
     if at is None:
-        where, outputs = x, model_outputs(model, x, name)
+        where, outputs = x, rows_of(model, x.clone(), name)
     else:
         with _leaf_output(at) as captured:
-            outputs = model_outputs(model, x, name)
+            outputs = rows_of(model, x.clone(), name)
         if len(captured) != 1:
             raise ValueError(f"at was run {len(captured)} times by {name}: name a submodule that runs once per input")
         where = captured[0]
@@ -131,8 +140,10 @@ def _leaf_output(module: nn.Module) -> Iterator[list[Tensor]]:
     captured: list[Tensor] = []
 
     def cut(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
-        captured.append(output.detach().requires_grad_())
-        return captured[-1]
+        if not isinstance(output, Tensor):
+            raise ValueError(f"at returns a {type(output).__name__}: name a submodule that returns one tensor")
+        captured.append(output.detach().clone().requires_grad_())
+        return captured[-1].clone()
 
     handle = module.register_forward_hook(cut)
     try:

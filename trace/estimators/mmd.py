@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_samples
-from .kernels import KernelName, centred, gram, kernel_sum, resolve_bandwidth
+from .kernels import KernelName, centred, gram, kernel_sum, of_squared_distances, resolve_bandwidth
 
 Estimator = Literal["unbiased", "biased", "block", "linear"]
 
@@ -100,7 +100,7 @@ def _linear_parts(x: Tensor, y: Tensor, kernel: KernelName, bandwidth: float) ->
     half = min(len(x), len(y)) // 2
 
     def k(p: Tensor, q: Tensor) -> Tensor:
-        return gram(p[:, None, :], q[:, None, :], kernel=kernel, bandwidth=bandwidth)[:, 0, 0].double()
+        return of_squared_distances((p - q).square().sum(dim=1), kernel=kernel, bandwidth=bandwidth).double()
 
     x1, x2, y1, y2 = x[:half], x[half : 2 * half], y[:half], y[half : 2 * half]
     return k(x1, x2) + k(y1, y2) - k(x1, y2) - k(x2, y1)

@@ -25,6 +25,7 @@ class RKHSNorm(NamedTuple):
     """Leave-one-out mean squared error at the chosen lambda."""
     kernel: KernelName
     bandwidth: float
+    num_samples: int
 
 
 @torch.no_grad()
@@ -35,6 +36,7 @@ def rkhs_norm(
     kernel: KernelName = "rbf",
     bandwidth: float | None = None,
     ridges: Tensor | None = None,
+    max_samples: int = 3000,
 ) -> RKHSNorm:
     """``sqrt(alpha^T K alpha)`` with ``alpha = (K + m lambda I)^-1 t`` (``app:mmd_details``).
 
@@ -46,6 +48,7 @@ def rkhs_norm(
         losses: ``[m]``, their losses t_i.
         bandwidth: of the kernel; the median heuristic if absent.
         ridges: candidate lambdas, increasing; 49 from 1e-10 to 1e2 if absent.
+        max_samples: of more pairs, this many at even strides are used; the decomposition costs ``m^3``.
 
     Warns:
         RuntimeWarning: when the chosen lambda is on the edge of the grid.
@@ -57,6 +60,9 @@ def rkhs_norm(
     """
     check_sample(features, "features", min_samples=3)
     check_vector(losses, "losses", length=len(features))
+    if len(features) > max_samples:
+        chosen = torch.linspace(0, len(features) - 1, max_samples, device=features.device).round().long()
+        features, losses = features[chosen], losses[chosen]
     s = resolve_bandwidth(features, features, kernel, bandwidth)
     u, _ = centred(features.double(), features.double())
     t = losses.double()
@@ -71,7 +77,7 @@ def rkhs_norm(
     loo = (V @ (r * c[:, None])) / (V.square() @ r)
     cv_errors = loo.square().mean(dim=0)
     best = int(cv_errors.argmin())
-    at_edge = best in (0, len(grid) - 1) and bool(t.abs().max() > 0)
+    at_edge = len(grid) > 1 and best in (0, len(grid) - 1) and bool(t.abs().max() > 0)
     if at_edge:
         warnings.warn(
             f"the ridge chosen by cross-validation, {float(grid[best]):.1e}, is on the edge of its grid, so the "
@@ -80,7 +86,7 @@ def rkhs_norm(
             stacklevel=3,
         )
     squared = float((eigenvalues * (c / (eigenvalues + m_ridge[best])).square()).sum())
-    return RKHSNorm(math.sqrt(squared), float(grid[best]), at_edge, float(cv_errors[best]), kernel, s)
+    return RKHSNorm(math.sqrt(squared), float(grid[best]), at_edge, float(cv_errors[best]), kernel, s, len(u))
 
 
 def _check_grid(ridges: Tensor, u: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import ot
 from torch import Generator, Tensor
 
@@ -43,7 +45,8 @@ def wasserstein1(
         else:
             value, log = ot.emd2(a_np, b_np, ot.dist(x_np, y_np, metric="euclidean"), numItermax=num_iters, log=True)
             converged = log["warning"] is None
-        return TransportEstimate(float(value), "euclidean", converged, 0, 0.0, sample_sizes=(len(x), len(y)))
+        error = 0.0 if converged else math.inf
+        return TransportEstimate(float(value), "euclidean", converged, 0, 0.0, error, sample_sizes=(len(x), len(y)))
 
     if max(len(x), len(y)) <= max_samples:
         return distance(x, x_weights, y, y_weights)

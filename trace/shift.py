@@ -1,0 +1,66 @@
+"""How far two samples of features lie apart, measured once for all candidates that share them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Generator, Tensor
+
+from .estimators.draws import TransportEstimate
+from .estimators.mmd import MMDEstimate, mmd
+from .estimators.transport import SelfTransport, sinkhorn_divergence, sinkhorn_floor
+from .estimators.wasserstein import wasserstein1
+from .settings import Settings
+
+_DECISIVE = ("distance", "epsilon", "num_iters", "kernel", "bandwidth")
+
+
+class Shift(NamedTuple):
+    """Transport distance and MMD between source and target features."""
+
+    transport: TransportEstimate
+    mmd: MMDEstimate
+    floor: TransportEstimate | None
+    """The transport distance between halves of the source: what no shift at all looks like. Needs a generator."""
+    dim: int
+    sizes: tuple[int, int]
+    settings: Settings
+
+    def check(self, settings: Settings, sizes: tuple[int, int]) -> None:
+        """Refuse use with other settings or samples of other sizes."""
+        differing = [name for name in _DECISIVE if getattr(settings, name) != getattr(self.settings, name)]
+        if differing:
+            raise ValueError(
+                f"shift was measured with another {', '.join(differing)}: call measure_shift with these settings"
+            )
+        if self.sizes != sizes:
+            raise ValueError(f"shift was measured on samples of {self.sizes}, not {sizes}: call measure_shift on these")
+
+
+def measure_shift(
+    source: Tensor,
+    target: Tensor,
+    settings: Settings | None = None,
+    *,
+    source_self: SelfTransport | None = None,
+    generator: Generator | None = None,
+) -> Shift:
+    """Transport distance, its same-distribution floor, and MMD between features ``[n, k]`` and ``[m, k]``.
+
+    Args:
+        settings: distance, epsilon, kernel and bandwidth; the defaults if absent.
+        source_self: `self_transport` of the source features, where many targets share one source.
+        generator: for the floor, and for the subsampling of very large samples.
+    """
+    s = settings or Settings()
+    floor = None
+    if s.distance == "sinkhorn":
+        transport = sinkhorn_divergence(
+            source, target, epsilon=s.epsilon, num_iters=s.num_iters, x_self=source_self, generator=generator
+        )
+        if generator is not None and len(source) >= 4:
+            floor = sinkhorn_floor(source, epsilon=s.epsilon, num_iters=s.num_iters, num_splits=1, generator=generator)
+    else:
+        transport = wasserstein1(source, target, generator=generator)
+    discrepancy = mmd(source, target, kernel=s.kernel, bandwidth=s.bandwidth)
+    return Shift(transport, discrepancy, floor, source.shape[1], (len(source), len(target)), s)
