@@ -25,7 +25,7 @@ lint: setup  ## ruff and mypy
 test: lint  ## set-up, lint, then the whole suite on all cores (about 2 minutes)
 	$(BIN)/pytest -n auto
 
-benchmark: setup  ## speed and memory against peers, into results/ (about 6 minutes)
+benchmark: setup  ## speed and memory against peers, into results/ (about 7 minutes)
 	$(BIN)/python -m experiments benchmark
 	$(BIN)/python -m experiments tables
 

@@ -12,7 +12,7 @@ import importlib
 import sys
 
 COMMANDS = {
-    "benchmark": "speed and memory against peers, as ratios in one run (6 minutes)",
+    "benchmark": "speed and memory against peers, as ratios in one run (7 minutes)",
     "tables": "all tables from results/records alone (seconds)",
 }
 

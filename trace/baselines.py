@@ -13,7 +13,7 @@ import ot
 import torch
 from torch import Tensor
 
-from .checks import check_labels, check_paired, check_positive, check_sample, check_samples, check_vector
+from .checks import check_labels, check_logits, check_paired, check_positive, check_samples, check_vector
 
 Orientation = Literal["higher_is_harm", "lower_is_harm"]
 Confidence = Literal["negative_entropy", "max_confidence"]
@@ -63,7 +63,7 @@ def energy(logits: Tensor, *, temperature: float = 1.0) -> Score:
     -1.3863
     """
     check_positive(temperature, "temperature")
-    z = _check_logits(logits, "logits").detach().double()
+    z = check_logits(logits, "logits").detach().double()
     return Score(-temperature * float(torch.logsumexp(z / temperature, dim=1).mean()), "higher_is_harm")
 
 
@@ -133,7 +133,7 @@ def disagreement(logits: Tensor, new_logits: Tensor) -> Score:
     0.5
     """
     check_paired(logits, new_logits, "logits", "new_logits")
-    _check_logits(logits, "logits")
+    check_logits(logits, "logits")
     return Score(_fraction(logits.argmax(dim=1) != new_logits.argmax(dim=1)), "higher_is_harm")
 
 
@@ -200,7 +200,7 @@ def mano(logits: Tensor, *, p: float = 4.0, threshold: float = 5.0) -> Score:
     if not (math.isfinite(p) and p > 1):
         raise ValueError(f"p must be finite and above 1, got {p}: at 1 the score is 1 / C for all logits")
     check_positive(threshold, "threshold")
-    z = _check_logits(logits, "logits").detach().double()
+    z = check_logits(logits, "logits").detach().double()
     log_probabilities = z.log_softmax(dim=1)
     if float(-log_probabilities.mean()) > threshold:
         q = log_probabilities.exp()
@@ -212,17 +212,8 @@ def mano(logits: Tensor, *, p: float = 4.0, threshold: float = 5.0) -> Score:
     return Score(float(q.pow(p).mean() ** (1 / p)), "lower_is_harm")
 
 
-def _check_logits(logits: Tensor, name: str) -> Tensor:
-    check_sample(logits, name)
-    if logits.shape[1] < 2:
-        raise ValueError(
-            f"{name} has shape {list(logits.shape)}, one logit per class is needed: use [-f/2, f/2] for a margin f"
-        )
-    return logits
-
-
 def _probabilities(logits: Tensor, name: str = "logits") -> Tensor:
-    return _check_logits(logits, name).detach().double().softmax(dim=1)
+    return check_logits(logits, name).detach().double().softmax(dim=1)
 
 
 def _max_confidence(probabilities: Tensor) -> Tensor:

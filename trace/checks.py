@@ -91,6 +91,16 @@ def check_paired(outputs: Tensor, new_outputs: Tensor, name: str = "outputs", ne
         )
 
 
+def check_logits(logits: Tensor, name: str) -> Tensor:
+    """Return ``logits`` if they are a valid sample ``[n, C]`` with at least two classes."""
+    check_sample(logits, name)
+    if logits.shape[1] < 2:
+        raise ValueError(
+            f"{name} has shape {list(logits.shape)}, one logit per class is needed: use [-f/2, f/2] for a margin f"
+        )
+    return logits
+
+
 def check_labels(y: Tensor, name: str, *, length: int, num_classes: int) -> Tensor:
     """Return ``y`` if it holds one class index in ``[0, num_classes)`` per sample."""
     if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:

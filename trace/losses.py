@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .checks import check_labels, check_paired, check_positive, check_sample, check_vector
+from .checks import check_labels, check_logits, check_paired, check_positive, check_sample, check_vector
 
 BoundConvention = Literal["true", "paper"]
 
@@ -233,11 +233,7 @@ def check_within_bound(losses: Tensor, bound: float, name: str) -> Tensor:
 
 
 def _check_classification(outputs: Tensor, targets: Tensor) -> None:
-    check_sample(outputs, "outputs")
-    if outputs.shape[1] < 2:
-        raise ValueError(
-            f"outputs has shape {list(outputs.shape)}, one logit per class is needed: use [-f/2, f/2] for a margin f"
-        )
+    check_logits(outputs, "outputs")
     check_labels(targets, "targets", length=len(outputs), num_classes=outputs.shape[1])
 
 
