@@ -1,6 +1,6 @@
 """`python -m experiments COMMAND [options]`: every command of the project from one place.
 
-Each command is a module of this package with `add_arguments` and `run`; it is imported only when it is called, so that
+Each command is a module of this package with `add_arguments` and `main`; it is imported only when it is called, so that
 tables need no training code.
 """
 
@@ -11,7 +11,13 @@ import difflib
 import importlib
 import sys
 
+MODULES = {"run": "launch"}
+"""Commands that are not named like their module."""
+
 COMMANDS = {
+    "run": "compute what is missing of an experiment's grid",
+    "status": "runs done, running, failed, missing",
+    "collect": "finished runs into results/records (seconds)",
     "benchmark": "speed and memory against peers, as ratios in one run (7 minutes)",
     "tables": "all tables from results/records alone (seconds)",
 }
@@ -33,14 +39,14 @@ def main(arguments: list[str]) -> None:
         nearest = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f", did you mean {nearest[0]}?" if nearest else ""
         raise SystemExit(f"unknown command {name!r}{hint}\n{usage}")
-    module = importlib.import_module(f"experiments.{name}")
+    module = importlib.import_module(f"experiments.{MODULES.get(name, name)}")
     parser = argparse.ArgumentParser(
         prog=f"python -m experiments {name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(parser)
-    module.run(parser.parse_args(options))
+    module.main(parser.parse_args(options))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peak", nargs=2, metavar=("CASE", "CONTENDER"), help=argparse.SUPPRESS)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def main(arguments: argparse.Namespace) -> None:
     """Measure, store one record, and print the table."""
     profile, seed = arguments.profile, arguments.seed
     if arguments.peak:

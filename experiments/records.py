@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -20,8 +21,9 @@ PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "POT", "geomloss")
 Record = dict[str, Any]
 
 
+@functools.cache
 def provenance() -> Record:
-    """Commit, whether the tree differs from it, package versions, and the machine's kind."""
+    """Commit, whether the tree differs from it, package versions, and the machine's kind; looked up once a process."""
     return {
         "git_commit": _git("rev-parse", "HEAD"),
         "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no", "--", "trace", "experiments")),
@@ -55,7 +57,13 @@ def write_atomically(path: Path, text: str) -> None:
 def write_record(record: Record, path: Path) -> None:
     """Store a record in a JSON-lines file, in place of an earlier one with the same ``run_id``."""
     kept = [r for r in read_records(path) if r["run_id"] != record["run_id"]] if path.exists() else []
-    lines = sorted(json.dumps(plain(r), sort_keys=True) for r in [*kept, record])
+    write_records([*kept, record], path)
+
+
+def write_records(records: list[Record], path: Path) -> None:
+    """All records of an experiment, one a line, sorted by ``run_id``."""
+    ordered = sorted(records, key=lambda record: str(record["run_id"]))
+    lines = [json.dumps(plain(record), sort_keys=True, allow_nan=False) for record in ordered]
     write_atomically(path, "\n".join(lines) + "\n")
 
 

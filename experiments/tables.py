@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--readme", type=Path, default=README, help="file whose marked part is rewritten")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def main(arguments: argparse.Namespace) -> None:
     """Write every table whose records exist."""
     table = benchmark(read_records(arguments.records / "benchmark.jsonl"))
     write(table, "benchmark", arguments.output)

@@ -1,0 +1,88 @@
+"""One run from claim to record."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+import torch
+
+from .config import Run, experiment_module
+from .records import Record, provenance
+from .store import RUNS, RunDirectory
+
+THREADS = 1
+"""Of every run under every launcher: sums come out in the same order, so the same seed gives the same bits."""
+
+Outcome = Literal["computed", "done before", "running elsewhere", "failed"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a run may use besides its config."""
+
+    directory: RunDirectory
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where a long training keeps its state; it survives until the run is done."""
+        return self.directory.checkpoint_path
+
+
+def execute(run: Run, *, runs: Path = RUNS, force: bool = False) -> Outcome:
+    """Compute a run unless it is done or somebody computes it now; what it prints goes to its log.
+
+    A failure is stored with its traceback and does not propagate; Ctrl-C does, and leaves the run missing.
+    """
+    directory = RunDirectory.of(run, runs)
+    with directory.claim() as claimed:
+        if not claimed:
+            return "running elsewhere"
+        if directory.record_path.exists() and not force:
+            return "done before"
+        if force:
+            directory.forget()
+        directory.begin(run)
+        with open(directory.log_path, "a", encoding="utf-8") as log, _printing_to(log):
+            try:
+                directory.finish(_record(run, directory))
+            except Exception:
+                traceback.print_exc()
+                directory.fail(traceback.format_exc())
+                return "failed"
+    return "computed"
+
+
+def _record(run: Run, directory: RunDirectory) -> Record:
+    torch.set_num_threads(THREADS)
+    started = time.perf_counter()
+    metrics = experiment_module(run.experiment).run(run.config, Context(directory))
+    if not isinstance(metrics, dict):
+        raise TypeError(f"run of {run.experiment} returned {type(metrics).__name__}: it must return a dict of metrics")
+    return {
+        "run_id": run.run_id,
+        "experiment": run.experiment,
+        "profile": run.values.get("profile", ""),
+        "seed": run.values.get("seed"),
+        "config": run.values,
+        "metrics": metrics,
+        "seconds": time.perf_counter() - started,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        **provenance(),
+    }
+
+
+@contextmanager
+def _printing_to(log: IO[str]) -> Iterator[None]:
+    with redirect_stdout(log), redirect_stderr(log):
+        try:
+            yield
+        finally:
+            log.flush()

@@ -1,0 +1,126 @@
+"""Run what is missing of an experiment's grid.
+
+    python -m experiments run EXPERIMENT [config=VARIANT] [key=value ...] [--launcher inline|local] [--dry-run]
+
+A finished run is never computed again; a relaunch computes what is missing or failed. Ctrl-C loses the current runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from .config import Run, expand
+from .execute import Outcome, execute
+from .progress import watched
+from .store import RUNS, RunDirectory
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", metavar="EXPERIMENT", help="a name from `list`, or the dotted path of a module")
+    parser.add_argument(
+        "settings", nargs="*", metavar="key=value", help="config=VARIANT and config keys; a list sweeps"
+    )
+    parser.add_argument("--launcher", choices=("inline", "local"), default="inline", help="default: %(default)s")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="of --launcher local (default: all cores)"
+    )
+    parser.add_argument("--runs", type=Path, default=RUNS, help="the run store (default: results/runs)")
+    parser.add_argument("--force", action="store_true", help="compute finished runs again")
+    parser.add_argument("--dry-run", action="store_true", help="list the runs and their states, run nothing")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    try:
+        grid = expand(arguments.experiment, arguments.settings)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    if arguments.dry_run:
+        for run in grid:
+            print(run.run_id, RunDirectory.of(run, arguments.runs).state(), run.values)
+        return
+    todo = [run for run in grid if arguments.force or RunDirectory.of(run, arguments.runs).state() != "done"]
+    print(f"{arguments.experiment}: {len(grid)} runs, {len(grid) - len(todo)} done before", file=sys.stderr)
+    outcomes = (
+        local(todo, runs=arguments.runs, force=arguments.force, processes=arguments.processes)
+        if arguments.launcher == "local"
+        else inline(todo, runs=arguments.runs, force=arguments.force)
+    )
+    try:
+        counts = Counter(watched(outcomes, len(todo), arguments.experiment))
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
+    _report(todo, counts, arguments.runs)
+
+
+def inline(todo: list[Run], *, runs: Path, force: bool = False) -> Iterator[Outcome]:
+    """One after the other, in this process."""
+    for run in todo:
+        yield execute(run, runs=runs, force=force)
+
+
+def local(todo: list[Run], *, runs: Path, force: bool = False, processes: int | None = None) -> Iterator[Outcome]:
+    """In worker processes. A worker that is killed takes its current run with it, and is replaced."""
+    context = multiprocessing.get_context("spawn")
+    waiting = todo[::-1]
+    workers: dict[Connection, BaseProcess] = {}
+
+    def hire() -> None:
+        here, there = context.Pipe()
+        workers[here] = context.Process(target=_work, args=(there, runs, force), daemon=True)
+        workers[here].start()
+        there.close()
+        here.send(waiting.pop())
+
+    try:
+        for _ in range(min(processes or 1, len(todo))):
+            hire()
+        while workers:
+            for connection in wait(list(workers)):
+                assert isinstance(connection, Connection)
+                try:
+                    outcome: Outcome = connection.recv()
+                except EOFError:
+                    outcome = "failed"
+                    workers.pop(connection).join()
+                    if waiting:
+                        hire()
+                else:
+                    if waiting:
+                        connection.send(waiting.pop())
+                    else:
+                        connection.close()
+                        workers.pop(connection).join()
+                yield outcome
+    finally:
+        for worker in workers.values():
+            worker.terminate()
+            worker.join()
+
+
+def _work(tasks: Connection, runs: Path, force: bool) -> None:
+    """Compute what comes through the pipe until it is closed."""
+    while True:
+        try:
+            run = tasks.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        tasks.send(execute(run, runs=runs, force=force))
+
+
+def _report(todo: list[Run], counts: Counter[Outcome], runs: Path) -> None:
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    print(summary or "nothing to do", file=sys.stderr)
+    failed = [d for d in (RunDirectory.of(run, runs) for run in todo) if d.state() == "failed"]
+    for directory in failed:
+        reason = directory.failure_path.read_text(encoding="utf-8").strip().splitlines()[-1]
+        print(f"failed: {directory.path.name}: {reason} (log: {directory.log_path})", file=sys.stderr)
+    if counts["failed"]:
+        raise SystemExit(1)

@@ -1,0 +1,38 @@
+"""A bar with the time left on a terminal; elsewhere one line a minute."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from tqdm import tqdm
+
+LINE_SECONDS = 60.0
+
+Item = TypeVar("Item")
+
+
+def watched(outcomes: Iterable[Item], total: int, label: str) -> Iterator[Item]:
+    """Pass outcomes through and show how many of each kind there are so far."""
+    counts: Counter[Item] = Counter()
+    terminal = sys.stderr.isatty()
+    started = last_line = time.monotonic()
+    with tqdm(total=total, desc=label, unit="run", disable=not terminal, file=sys.stderr) as bar:
+        for outcome in outcomes:
+            counts[outcome] += 1
+            bar.set_postfix_str(_summary(counts))
+            bar.update()
+            now = time.monotonic()
+            if not terminal and now - last_line >= LINE_SECONDS:
+                done = sum(counts.values())
+                left = (now - started) / done * (total - done)
+                print(f"{label}: {done} of {total} ({_summary(counts)}), {left / 60:.0f} min left", file=sys.stderr)
+                last_line = now
+            yield outcome
+
+
+def _summary(counts: Counter[Item]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items(), key=str))

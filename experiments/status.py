@@ -1,0 +1,51 @@
+"""How far a grid is: done, running, failed, missing.
+
+python -m experiments status EXPERIMENT [config=VARIANT] [key=value ...]
+python -m experiments status                 # everything in the run store
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+from .config import expand
+from .store import RUNS, RunDirectory
+
+_BAR = 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="default: every experiment in the store")
+    parser.add_argument("settings", nargs="*", metavar="key=value", help="as for run")
+    parser.add_argument("--runs", type=Path, default=RUNS, help="the run store (default: results/runs)")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    if arguments.experiment:
+        try:
+            grid = expand(arguments.experiment, arguments.settings)
+        except ValueError as error:
+            raise SystemExit(str(error)) from error
+        grids = {arguments.experiment: [RunDirectory.of(run, arguments.runs) for run in grid]}
+    else:
+        folders = sorted(path for path in arguments.runs.glob("*") if path.is_dir())
+        grids = {folder.name: [RunDirectory(p) for p in sorted(folder.iterdir())] for folder in folders}
+    for name, directories in grids.items():
+        print(describe(name, directories))
+
+
+def describe(name: str, directories: list[RunDirectory]) -> str:
+    """One line with a bar, then the reason and log of every failure."""
+    states = {directory: directory.state() for directory in directories}
+    counts = Counter(states.values())
+    done = counts["done"] / max(len(directories), 1)
+    bar = ("#" * round(_BAR * done)).ljust(_BAR, ".")
+    parts = ", ".join(f"{counts[state]} {state}" for state in ("done", "running", "failed", "missing") if counts[state])
+    lines = [f"{name} [{bar}] {parts or 'no runs'}"]
+    for directory, state in states.items():
+        if state == "failed":
+            reason = directory.failure_path.read_text(encoding="utf-8").strip().splitlines()[-1]
+            lines.append(f"  failed {directory.path.name}: {reason} (log: {directory.log_path})")
+    return "\n".join(lines)

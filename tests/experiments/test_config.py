@@ -1,0 +1,76 @@
+"""Configs: merging, sweeps, and refusals that name the nearest key."""
+
+import pytest
+
+from experiments.config import Run, expand, experiment_module
+from tests.experiments import toy
+
+TOY = "tests.experiments.toy"
+
+
+@pytest.fixture
+def configs(tmp_path):
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    (folder / "cpu.yaml").write_text("scale: 2.0  # why\nsweep:\n  seed: [0, 1]\n  mode: [plain, slow]\n")
+    (folder / "broken.yaml").write_text("sweep:\n  seed: 3\n")
+    (folder / "typo.yaml").write_text("sclae: 2.0\n")
+    return tmp_path
+
+
+def points(runs):
+    return [(run.config.seed, run.config.mode, run.config.scale) for run in runs]
+
+
+def test_defaults_without_any_file(tmp_path):
+    (run,) = expand(TOY, [], configs=tmp_path)
+    assert run.config == toy.Config()
+
+
+def test_yaml_sweeps_in_its_order(configs):
+    assert points(expand(TOY, [], configs=configs)) == [
+        (0, "plain", 2.0), (0, "slow", 2.0), (1, "plain", 2.0), (1, "slow", 2.0),
+    ]  # fmt: skip
+
+
+def test_command_line_pins_and_sweeps(configs):
+    assert points(expand(TOY, ["seed=5", "mode=plain"], configs=configs)) == [(5, "plain", 2.0)]
+    assert points(expand(TOY, ["mode=plain", "seed=[3,4]", "scale=1"], configs=configs)) == [
+        (3, "plain", 1.0), (4, "plain", 1.0),
+    ]  # fmt: skip
+    (run,) = expand(TOY, ["layers=[3,4]", "mode=plain", "seed=0"], configs=configs)
+    assert run.config.layers == [3, 4]  # a list field takes a list, it does not sweep
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sacle=2"], "no config key 'sacle': did you mean scale"),
+        (["zzz=2"], "no config key 'zzz': it has profile, seed, scale, mode, layers"),
+        (["seed=one"], "Value 'one'.*(key seed)"),
+        (["scale=[1,two]"], "could not be converted to Float.*(key scale)"),
+        (["seed"], "'seed' is not of the form key=value"),
+        (["config=nothing"], "nothing.yaml does not exist: config is one of broken, cpu, typo"),
+        (["config=broken"], "sweep.seed must be a list of values, got 3"),
+        (["config=typo"], "no config key 'sclae': did you mean scale"),
+        (["profile=paper"], "paper.yaml does not exist"),
+    ],
+)
+def test_refusals(configs, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        expand(TOY, arguments, configs=configs)
+
+
+def test_unknown_experiments():
+    with pytest.raises(ValueError, match="unknown experiment 'nothing'"):
+        experiment_module("nothing")
+    with pytest.raises(ValueError, match="is no experiment: it needs a dataclass Config"):
+        experiment_module("tables")
+
+
+def test_identity_is_the_config_alone():
+    same = {Run(TOY, toy.Config(seed=1)).run_id for _ in range(3)}
+    others = {Run(TOY, toy.Config(seed=s, scale=c)).run_id for s in range(3) for c in (1.0, 2.0)}
+    assert len(same) == 1
+    assert len(others) == 6
+    assert Run("other.toy", toy.Config(seed=1)).run_id not in same

@@ -1,0 +1,176 @@
+"""The run engine: every record once, failures and kills contained, nothing computed twice."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from experiments import store
+from experiments.collect import collect
+from experiments.config import Run
+from experiments.execute import execute
+from experiments.launch import inline, local
+from experiments.records import ROOT, read_records
+from experiments.status import describe
+from experiments.store import RunDirectory
+from tests.experiments import toy
+
+TOY = "tests.experiments.toy"
+
+
+@pytest.fixture
+def counter(tmp_path, monkeypatch):
+    path = tmp_path / "counter"
+    path.touch()
+    monkeypatch.setenv("TOY_COUNTER", str(path))
+    return lambda: len(path.read_text().splitlines())
+
+
+def grid(n=4, **options):
+    return [Run(TOY, toy.Config(seed=seed, **options)) for seed in range(n)]
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "experiments", *arguments]
+
+
+def test_a_record_holds_result_and_origin(tmp_path, counter):
+    (run,) = grid(1)
+    assert execute(run, runs=tmp_path) == "computed"
+    record = RunDirectory.of(run, tmp_path).record()
+    assert record["metrics"]["undefined"] is None
+    assert record["config"] == run.values
+    assert (record["run_id"], record["seed"], record["profile"]) == (run.run_id, 0, "smoke")
+    assert record["seconds"] >= 0
+    assert record["peak_bytes"] > 1e6
+    assert len(record["git_commit"]) == 40
+    assert "hello from 0" in RunDirectory.of(run, tmp_path).log_path.read_text()
+    assert (RunDirectory.of(run, tmp_path).path / "config.yaml").exists()
+
+
+def test_a_finished_run_is_never_computed_again(tmp_path, counter):
+    (run,) = grid(1)
+    first = [execute(run, runs=tmp_path) for _ in range(3)]
+    assert first == ["computed", "done before", "done before"]
+    assert counter() == 1
+    assert execute(run, runs=tmp_path, force=True) == "computed"
+    assert counter() == 2
+
+
+def test_a_run_that_is_held_is_left_alone(tmp_path, counter):
+    (run,) = grid(1)
+    directory = RunDirectory.of(run, tmp_path)
+    with directory.claim() as claimed:
+        assert claimed
+        assert directory.state() == "running"
+        assert execute(run, runs=tmp_path) == "running elsewhere"
+    assert directory.state() == "missing"
+    assert counter() == 0
+
+
+def test_a_failure_is_kept_with_its_reason_and_tried_again(tmp_path, counter):
+    (run,) = grid(1, mode="fail")
+    directory = RunDirectory.of(run, tmp_path)
+    assert execute(run, runs=tmp_path) == "failed"
+    assert directory.state() == "failed"
+    assert "seed 0 fails on purpose" in describe("toy", [directory])
+    assert execute(run, runs=tmp_path) == "failed"
+    assert counter() == 2
+
+
+def test_half_written_records_do_not_count(tmp_path, counter, monkeypatch):
+    (run,) = grid(1)
+
+    def full_disk(path, text):
+        if path.name == "record.json":
+            path.with_name(".record.json.tmp").write_text(text[:10])
+            raise OSError(28, "No space left on device")
+        store_write(path, text)
+
+    store_write = store.write_atomically
+    monkeypatch.setattr(store, "write_atomically", full_disk)
+    assert execute(run, runs=tmp_path) == "failed"
+    assert "No space left" in RunDirectory.of(run, tmp_path).failure_path.read_text()
+    monkeypatch.undo()
+    os.environ["TOY_COUNTER"] = str(tmp_path / "counter")
+    assert execute(run, runs=tmp_path) == "computed"
+
+
+def test_inline_and_local_give_the_same_bits(tmp_path, counter):
+    runs = grid(5)
+    assert list(inline(runs, runs=tmp_path / "a")) == ["computed"] * 5
+    assert list(local(runs, runs=tmp_path / "b", processes=2)) == ["computed"] * 5
+    for run in runs:
+        one, two = (RunDirectory.of(run, tmp_path / name).record()["metrics"] for name in "ab")
+        assert one == two
+    assert counter() == 10
+
+
+def test_a_killed_worker_costs_its_run_alone(tmp_path, counter):
+    runs = [*grid(3), *grid(1, mode="kill"), *grid(3, scale=2.0)]
+    assert sorted(local(runs, runs=tmp_path, processes=2)) == ["computed"] * 6 + ["failed"]
+    assert [RunDirectory.of(run, tmp_path).state() for run in runs].count("missing") == 1
+    assert sorted(local(runs, runs=tmp_path, processes=2)) == ["computed"] + ["done before"] * 6
+    assert counter() == 8
+
+
+def test_two_launchers_at_once_do_no_run_twice(tmp_path, counter):
+    options = ["seed=[0,1,2,3,4,5]", "mode=slow", "--runs", str(tmp_path / "runs")]
+    launchers = [
+        subprocess.Popen(command("run", TOY, *options), cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    errors = [launcher.communicate()[1] for launcher in launchers]
+    assert [launcher.returncode for launcher in launchers] == [0, 0], errors
+    assert counter() == 6
+    again = subprocess.run(command("run", TOY, *options), cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "6 runs, 6 done before" in again.stderr
+    assert counter() == 6
+
+
+def test_interrupt_keeps_what_is_finished(tmp_path, counter):
+    options = ["seed=[0,1,2,3,4,5,6,7]", "mode=slow", "--runs", str(tmp_path / "runs")]
+    launcher = subprocess.Popen(command("run", TOY, *options), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while counter() < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    launcher.send_signal(2)
+    assert "the same command goes on with the rest" in launcher.communicate()[1]
+    finished = len(list((tmp_path / "runs").glob("*/*/record.json")))
+    assert 2 <= finished < 8
+
+
+def test_command_line_reports_failures(tmp_path, counter):
+    options = ["mode=[plain,fail]", "--runs", str(tmp_path / "runs")]
+    dry = subprocess.run(
+        command("run", TOY, *options, "--dry-run"), cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert dry.stdout.count("missing") == 2
+    assert counter() == 0
+    done = subprocess.run(command("run", TOY, *options), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "RuntimeError: seed 0 fails on purpose (log: " in done.stderr
+    status = subprocess.run(command("status", TOY, *options), cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "1 done, 1 failed" in status.stdout
+    typo = subprocess.run(command("run", TOY, "sede=1"), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "did you mean seed" in typo.stderr
+    assert "Traceback" not in typo.stderr
+
+
+def test_collect_is_sorted_stable_and_keeps_others(tmp_path, counter):
+    runs, records = tmp_path / "runs", tmp_path / "records"
+    list(inline(grid(4), runs=runs))
+    assert collect(runs, records) == {TOY: (4, 4)}
+    path = records / f"{TOY}.jsonl"
+    first = path.read_text()
+    assert collect(runs, records) == {TOY: (0, 4)}
+    assert path.read_text() == first
+    ids = [record["run_id"] for record in read_records(path)]
+    assert ids == sorted(ids)
+    for record in runs.glob("*/*/record.json"):
+        record.unlink()
+    list(inline(grid(1, scale=3.0), runs=runs))
+    assert collect(runs, records) == {TOY: (1, 5)}
+    assert all(json.loads(line) for line in path.read_text().splitlines())

@@ -1,0 +1,32 @@
+"""A tiny experiment for the tests of the run engine; it counts how often it is computed."""
+
+import os
+import time
+from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass(frozen=True)
+class Config:
+    profile: str = "smoke"
+    seed: int = 0
+    scale: float = 1.0
+    mode: str = "plain"
+    """plain, fail, slow, or kill (dies without a word the first time)."""
+    layers: list[int] = field(default_factory=lambda: [2])
+
+
+def run(config, context):
+    with open(os.environ["TOY_COUNTER"], "a") as counter:
+        counter.write(f"{config.seed} {config.scale}\n")
+    print("hello from", config.seed)
+    if config.mode == "fail":
+        raise RuntimeError(f"seed {config.seed} fails on purpose")
+    if config.mode == "slow":
+        time.sleep(0.5)
+    if config.mode == "kill" and not context.checkpoint.exists():
+        context.checkpoint.write_text("half way")
+        os.kill(os.getpid(), 9)
+    draw = torch.randn(200_000, generator=torch.Generator().manual_seed(config.seed))
+    return {"mean": float(config.scale * draw.mean()), "undefined": float("nan")}
