@@ -23,7 +23,7 @@ lint: setup  ## ruff and mypy
 	$(BIN)/mypy trace experiments
 
 test: lint  ## set-up, lint, then the whole suite on all cores (about 2 minutes)
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadfile
 
 benchmark: setup  ## speed and memory against peers, into results/ (about 7 minutes)
 	$(BIN)/python -m experiments benchmark

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 
 from .records import RECORDS, read_records, write_records
-from .store import RUNS
+from .store import RUNS, experiments_in
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def main(arguments: argparse.Namespace) -> None:
 def collect(runs: Path = RUNS, records: Path = RECORDS) -> dict[str, tuple[int, int]]:
     """New and all records of every experiment in the store."""
     counts = {}
-    for folder in sorted(path for path in runs.glob("*") if path.is_dir()):
+    for folder in experiments_in(runs):
         found = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/record.json")]
         if not found:
             continue

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -22,6 +22,8 @@ from .records import ROOT, run_id
 
 CONFIGS = ROOT / "configs"
 DEFAULT_VARIANT = "cpu"
+
+Schema = TypeVar("Schema")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +74,7 @@ def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) ->
     pinned = {key: value for key, value in overrides.items() if key not in sweep}
     points = itertools.product(*sweep.values())
     grid = [{**stored, **pinned, **dict(zip(sweep, point, strict=True))} for point in points]
-    return [Run(experiment, _instance(schema, point, experiment)) for point in grid]
+    return [Run(experiment, typed(schema, point, experiment)) for point in grid]
 
 
 def _parse(arguments: list[str]) -> dict[str, Any]:
@@ -99,17 +101,19 @@ def _read_variant(folder: Path, variant: str) -> tuple[dict[str, Any], dict[str,
     return {str(key): value for key, value in stored.items()}, dict(sweep)
 
 
-def _instance(schema: type, point: Mapping[str, Any], experiment: str) -> Any:
-    names = [field.name for field in dataclasses.fields(schema)]
+def typed(schema: type[Schema], point: Mapping[str, Any], origin: str) -> Schema:
+    """An instance of a dataclass; unknown keys (with the nearest one) and wrong types are refused."""
+    names = [field.name for field in dataclasses.fields(schema)]  # type: ignore[arg-type]
     for key in point:
         if key.split(".")[0] not in names:
             nearest = difflib.get_close_matches(key, names, n=1)
             hint = f"did you mean {nearest[0]}?" if nearest else f"it has {', '.join(names)}"
-            raise ValueError(f"{experiment} has no config key {key!r}: {hint}")
+            raise ValueError(f"{origin} has no config key {key!r}: {hint}")
     try:
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(point))))
+        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(point)))
+        return OmegaConf.to_object(merged)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
-        raise ValueError(f"config of {experiment}: {str(error).splitlines()[0]} (key {error.full_key})") from error
+        raise ValueError(f"config of {origin}: {str(error).splitlines()[0]} (key {error.full_key})") from error
 
 
 def _is_list(schema: type, key: str) -> bool:

@@ -1,6 +1,6 @@
 """Run what is missing of an experiment's grid.
 
-    python -m experiments run EXPERIMENT [config=VARIANT] [key=value ...] [--launcher inline|local] [--dry-run]
+    python -m experiments run EXPERIMENT [config=VARIANT] [key=value ...] [--launcher inline|local|slurm] [--dry-run]
 
 A finished run is never computed again; a relaunch computes what is missing or failed. Ctrl-C loses the current runs.
 """
@@ -11,16 +11,20 @@ import argparse
 import multiprocessing
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from . import slurm
 from .config import Run, expand
 from .execute import Outcome, execute
 from .progress import watched
 from .store import RUNS, RunDirectory
+
+WAIT_SECONDS = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "settings", nargs="*", metavar="key=value", help="config=VARIANT and config keys; a list sweeps"
     )
-    parser.add_argument("--launcher", choices=("inline", "local"), default="inline", help="default: %(default)s")
+    parser.add_argument(
+        "--launcher", choices=("inline", "local", "slurm"), default="inline", help="default: %(default)s"
+    )
+    parser.add_argument("--profile", default="cpu", help="slurm/profiles/PROFILE.yaml for slurm (default: %(default)s)")
+    parser.add_argument("--wait", action="store_true", help="with slurm: block until the array has left the queue")
+    parser.add_argument("--slice", default="0/1", metavar="I/N", help="every N-th run from the I-th")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count(), help="of --launcher local (default: all cores)"
     )
@@ -42,12 +51,18 @@ def main(arguments: argparse.Namespace) -> None:
         grid = expand(arguments.experiment, arguments.settings)
     except ValueError as error:
         raise SystemExit(str(error)) from error
+    grid = _slice(grid, arguments.slice)
     if arguments.dry_run:
+        if arguments.launcher == "slurm":
+            print(slurm.script(grid, _profile(arguments), runs=arguments.runs, name=arguments.experiment))
         for run in grid:
             print(run.run_id, RunDirectory.of(run, arguments.runs).state(), run.values)
         return
     todo = [run for run in grid if arguments.force or RunDirectory.of(run, arguments.runs).state() != "done"]
     print(f"{arguments.experiment}: {len(grid)} runs, {len(grid) - len(todo)} done before", file=sys.stderr)
+    if arguments.launcher == "slurm":
+        _to_slurm(todo, arguments)
+        return
     outcomes = (
         local(todo, runs=arguments.runs, force=arguments.force, processes=arguments.processes)
         if arguments.launcher == "local"
@@ -58,6 +73,39 @@ def main(arguments: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
     _report(todo, counts, arguments.runs)
+
+
+def _slice(grid: list[Run], text: str) -> list[Run]:
+    index, _, count = text.partition("/")
+    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
+        raise SystemExit(f"--slice must be I/N with I below N, got {text!r}")
+    return grid[int(index) :: int(count)]
+
+
+def _profile(arguments: argparse.Namespace) -> slurm.Profile:
+    try:
+        return slurm.load_profile(arguments.profile)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+
+
+def _to_slurm(todo: list[Run], arguments: argparse.Namespace) -> None:
+    if not todo:
+        print("nothing to do", file=sys.stderr)
+        return
+    profile = _profile(arguments)
+    jobs = slurm.submit(todo, profile, runs=arguments.runs, force=arguments.force, name=arguments.experiment)
+    print(
+        f"{len(todo)} runs in {len(jobs)} tasks of array {jobs[0].split('_')[0]}; follow them with `status`",
+        file=sys.stderr,
+    )
+    while arguments.wait and slurm.queue_states(jobs):
+        time.sleep(WAIT_SECONDS)
+    if arguments.wait:
+        states = Counter(RunDirectory.of(run, arguments.runs).state() for run in todo)
+        print(", ".join(f"{count} {state}" for state, count in sorted(states.items())), file=sys.stderr)
+        if states["done"] < len(todo):
+            raise SystemExit(1)
 
 
 def inline(todo: list[Run], *, runs: Path, force: bool = False) -> Iterator[Outcome]:

@@ -38,15 +38,19 @@ def run_id(experiment: str, profile: str, config: Record) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:12]
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file in one step: readers see the old text or the new one, never a part."""
+def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
+    """Replace a file in one step: readers see the old text or the new one, never a part.
+
+    Without ``sync`` a crash of the machine may lose it, which is fine for what can be made again.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:

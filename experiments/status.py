@@ -11,7 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 from .config import expand
-from .store import RUNS, RunDirectory
+from .slurm import queue_states
+from .store import RUNS, RunDirectory, experiments_in
 
 _BAR = 40
 
@@ -30,20 +31,25 @@ def main(arguments: argparse.Namespace) -> None:
             raise SystemExit(str(error)) from error
         grids = {arguments.experiment: [RunDirectory.of(run, arguments.runs) for run in grid]}
     else:
-        folders = sorted(path for path in arguments.runs.glob("*") if path.is_dir())
+        folders = experiments_in(arguments.runs)
         grids = {folder.name: [RunDirectory(p) for p in sorted(folder.iterdir())] for folder in folders}
     for name, directories in grids.items():
         print(describe(name, directories))
 
 
 def describe(name: str, directories: list[RunDirectory]) -> str:
-    """One line with a bar, then the reason and log of every failure."""
+    """One line with a bar, one for the cluster's queue, then the reason and log of every failure."""
     states = {directory: directory.state() for directory in directories}
     counts = Counter(states.values())
     done = counts["done"] / max(len(directories), 1)
     bar = ("#" * round(_BAR * done)).ljust(_BAR, ".")
     parts = ", ".join(f"{counts[state]} {state}" for state in ("done", "running", "failed", "missing") if counts[state])
     lines = [f"{name} [{bar}] {parts or 'no runs'}"]
+    jobs = [job[0] for directory, state in states.items() if state != "done" and (job := directory.job())]
+    queued = Counter(queue_states(jobs).values())
+    if queued:
+        tasks = ", ".join(f"{count} {state.lower()}" for state, count in sorted(queued.items()))
+        lines.append(f"  tasks in the queue: {tasks}")
     for directory, state in states.items():
         if state == "failed":
             reason = directory.failure_path.read_text(encoding="utf-8").strip().splitlines()[-1]

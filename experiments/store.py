@@ -74,6 +74,14 @@ class RunDirectory:
         with open(self.path / "lock", "a", encoding="utf-8") as lock:
             yield _lock_soon(lock)
 
+    def job(self) -> tuple[str, str] | None:
+        """Id and log of the cluster job that the run was given to last."""
+        path = self.path / "job.txt"
+        if not path.exists():
+            return None
+        job_id, log = path.read_text(encoding="utf-8").splitlines()
+        return job_id, log
+
     def begin(self, run: Run) -> None:
         """Store the resolved config and forget an earlier failure."""
         write_atomically(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(plain(run.values))))
@@ -96,6 +104,11 @@ class RunDirectory:
         """Remove record and checkpoint, so that the run is computed again."""
         for path in (self.record_path, self.failure_path, self.checkpoint_path):
             path.unlink(missing_ok=True)
+
+
+def experiments_in(runs: Path) -> list[Path]:
+    """The folders of a store that hold runs."""
+    return sorted(path for path in runs.glob("*") if path.is_dir() and not path.name.startswith("."))
 
 
 def _lock_soon(lock: IO[str]) -> bool:

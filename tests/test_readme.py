@@ -34,5 +34,5 @@ def test_commands_exist(command):
 
 
 def test_links_to_files_exist():
-    for name in re.findall(r"`((?:results|configs|tests|trace|slurm)/[\w./-]+\.\w+)`", README):
+    for name in re.findall(r"`((?:results|configs|tests|trace|slurm)/[a-z_./-]+\.\w+)`", README):
         assert (ROOT / name).exists(), name

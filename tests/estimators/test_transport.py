@@ -259,7 +259,7 @@ def test_missing_mass_between_clusters_is_never_called_converged():
 def test_value_error_bounds_what_more_sweeps_would_add(seed, num_iters, scale):
     x, y = scale * cloud(seed, 12, 2), scale * cloud(seed + 1, 9, 2)
     early = sinkhorn_divergence(x, y, num_iters=num_iters)
-    late = sinkhorn_divergence(x, y, num_iters=20_000, tol=1e-9)
+    late = sinkhorn_divergence(x, y, num_iters=2_000, tol=1e-9)
     assert abs(late.value - early.value) <= early.value_error + late.value_error + 1e-9
 
 

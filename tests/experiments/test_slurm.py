@@ -1,0 +1,201 @@
+"""SLURM arrays on a real one-node cluster: kills, cancels, requeues and preemptions, every record once."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from experiments import slurm
+from experiments.config import Run
+from experiments.launch import inline
+from experiments.records import ROOT
+from experiments.slurm import Profile, load_profile, queue_states, script, submit
+from experiments.store import RunDirectory
+from tests.experiments import toy
+
+TOY = "tests.experiments.toy"
+PROFILE = Profile(partition="normal", minutes=5, signal_seconds=5, runs_per_task=4)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A running cluster: ours for these tests (one worker runs this file), unless SLURM_CONF names one already."""
+    if "SLURM_CONF" in os.environ:
+        yield
+        return
+    if not (shutil.which("slurmctld") and shutil.which("munged") and os.geteuid() == 0):
+        reason = "no SLURM here: apt-get install slurm-wlm munge, and run as root"
+        if os.environ.get("TRACE_REQUIRE_SLURM"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("cluster") / "slurm"
+    environment = {**os.environ, "TRACE_CLUSTER": str(folder), "TRACE_CLUSTER_PORT": str(free_ports())}
+    control = str(ROOT / "slurm" / "test_cluster.sh")
+    started = subprocess.run([control, "start"], env=environment, capture_output=True, text=True, check=False)
+    assert started.returncode == 0, started.stderr
+    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
+    try:
+        yield
+    finally:
+        subprocess.run([control, "stop"], env=environment, check=True)
+        del os.environ["SLURM_CONF"]
+
+
+def free_ports():
+    """The first of two neighbouring ports on loopback that nobody uses."""
+    for port in range(26000, 27000, 2):
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("127.0.0.1", port))
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture
+def computed(tmp_path, monkeypatch):
+    """How often each (seed, scale) was computed."""
+    path = tmp_path / "counter"
+    path.touch()
+    monkeypatch.setenv("TOY_COUNTER", str(path))
+    return lambda: Counter(path.read_text().splitlines())
+
+
+def grid(n, **options):
+    return [Run(TOY, toy.Config(seed=seed, **options)) for seed in range(n)]
+
+
+def states(runs, store):
+    return Counter(RunDirectory.of(run, store).state() for run in runs)
+
+
+def until(condition, seconds=90):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, subprocess.run(["squeue", "--long"], capture_output=True, text=True).stdout
+        time.sleep(0.2)
+
+
+def restarts(job_id):
+    shown = subprocess.run(["scontrol", "show", "job", job_id], check=True, capture_output=True, text=True).stdout
+    return int(shown.split("Restarts=")[1].split()[0])
+
+
+def test_array_with_a_kill_a_cancel_and_a_failure(cluster, tmp_path, computed):
+    store = tmp_path / "runs"
+    healthy = grid(22, mode="slow")
+    failing, killed = grid(1, mode="fail", scale=2.0), grid(1, mode="kill", scale=3.0)
+    runs = [*healthy[:2], *killed, *healthy[2:], *failing]
+    jobs = submit(runs, PROFILE, runs=store, name=TOY)
+    assert len(jobs) == 6
+    assert len({job.split("_")[0] for job in jobs}) == 1
+    until(lambda: queue_states(jobs).get(jobs[3]) == "RUNNING")
+    subprocess.run(["scancel", jobs[3]], check=True)
+    until(lambda: not queue_states(jobs))
+    first = [RunDirectory.of(run, store).state() for run in runs]
+    assert (first[2], first[-1]) == ("missing", "failed")
+    assert 3 <= first.count("missing") <= 6  # the rest of two packs
+    assert "fails on purpose" in RunDirectory.of(failing[0], store).failure_path.read_text()
+    job_id, log = RunDirectory.of(failing[0], store).job()
+    assert job_id == jobs[-1]
+    assert os.path.samefile(log, RunDirectory.of(failing[0], store).path / "slurm.out")
+    before = computed()
+
+    again = [run for run in runs if RunDirectory.of(run, store).state() != "done"]
+    jobs = submit(again, PROFILE, runs=store, name=TOY)
+    until(lambda: not queue_states(jobs))
+    assert states(runs, store) == {"done": 23, "failed": 1}
+    after = computed()
+    for run, state in zip(runs, first, strict=True):
+        key = f"{run.config.seed} {run.config.scale}"
+        if state == "done":
+            assert after[key] == before[key] == 1
+
+
+def test_requeue_after_a_signal_goes_on_with_the_next_run(cluster, tmp_path, computed):
+    store, runs = tmp_path / "runs", grid(4, mode="slow", scale=4.0)
+    (job,) = submit(runs, PROFILE, runs=store, name=TOY)
+    until(lambda: states(runs, store)["done"] >= 1)
+    subprocess.run(["scancel", "--signal=USR2", job], check=True)
+    until(lambda: states(runs, store)["done"] == 4)
+    until(lambda: not queue_states([job]))
+    assert restarts(job) == 1
+    assert max(computed().values()) <= 2
+    assert sum(computed().values()) <= 5  # the run that was interrupted, once more
+
+
+def test_preempted_tasks_come_back(cluster, tmp_path, computed):
+    store, runs = tmp_path / "runs", grid(8, mode="slow", scale=5.0)
+    jobs = submit(runs, PROFILE, runs=store, name=TOY)
+    until(lambda: "RUNNING" in queue_states(jobs).values())
+    subprocess.run(
+        ["sbatch", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"], check=True,
+        capture_output=True,
+    )  # fmt: skip
+    until(lambda: max(restarts(job) for job in jobs) >= 1)
+    until(lambda: states(runs, store)["done"] == 8)
+    assert sum(computed().values()) <= 8 + 2  # at most the current run of each task
+
+
+def test_same_bits_as_inline(cluster, tmp_path, computed):
+    runs = grid(3)
+    list(inline(runs, runs=tmp_path / "here"))
+    jobs = submit(runs, PROFILE, runs=tmp_path / "there", name=TOY)
+    until(lambda: not queue_states(jobs))
+    for run in runs:
+        here, there = (RunDirectory.of(run, tmp_path / place).record()["metrics"] for place in ("here", "there"))
+        assert here == there
+
+
+def test_command_line_waits_and_follows(cluster, tmp_path, computed):
+    options = [TOY, "seed=[0,1,2]", "scale=6", "--runs", str(tmp_path / "runs")]
+    command = [sys.executable, "-m", "experiments", "run", *options, "--launcher", "slurm", "--profile", "test"]
+    done = subprocess.run([*command, "--wait"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "3 runs in 1 tasks of array" in done.stderr
+    assert "3 done" in done.stderr
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "nothing to do" in again.stderr
+    assert sum(computed().values()) == 3
+
+
+def test_plain_array_without_submitit(cluster, tmp_path, computed):
+    store = tmp_path / "runs"
+    options = [TOY, "seed=[0,1,2,3,4]", "scale=7", "--runs", str(store)]
+    batch = tmp_path / "array.sbatch"
+    batch.write_text((ROOT / "slurm" / "array.sbatch").read_text().replace(".venv/bin/python", sys.executable))
+    submitted = subprocess.run(
+        ["sbatch", "--parsable", "--wait", "--array=0-1", f"--output={tmp_path}/%a.out", str(batch), *options],
+        cwd=ROOT, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert submitted.returncode == 0, (tmp_path / "0.out").read_text()
+    assert states([Run(TOY, toy.Config(seed=s, scale=7.0)) for s in range(5)], store) == {"done": 5}
+    assert set(computed().values()) == {1}
+
+
+def test_script_and_profiles():
+    text = script(grid(10), Profile(partition="p", account="a", qos="q", gres="gpu:1", mem="8GB", minutes=30,
+                                    parallel=2, runs_per_task=3), runs=ROOT / "results" / "runs", name=TOY)  # fmt: skip
+    for line in ("--array=0-3%2", "--partition=p", "--account=a", "--qos=q", "--gres=gpu:1", "--mem=8GB", "--time=30",
+                 "--requeue", "--signal=USR2@90"):  # fmt: skip
+        assert f"#SBATCH {line}" in text
+    assert f"export PYTHONPATH={ROOT}" in text
+    for path in slurm.PROFILES.glob("*.yaml"):
+        assert load_profile(path.stem).minutes >= 1
+
+
+def test_bad_profiles(tmp_path):
+    (tmp_path / "typo.yaml").write_text("partitoin: x\n")
+    (tmp_path / "type.yaml").write_text("minutes: long\n")
+    with pytest.raises(ValueError, match="did you mean partition"):
+        load_profile("typo", tmp_path)
+    with pytest.raises(ValueError, match="minutes"):
+        load_profile("type", tmp_path)
+    with pytest.raises(ValueError, match="--profile is one of type, typo"):
+        load_profile("none", tmp_path)
