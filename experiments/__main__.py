@@ -11,13 +11,16 @@ import difflib
 import importlib
 import sys
 
-MODULES = {"run": "launch"}
+MODULES = {"run": "launch", "list": "catalogue"}
 """Commands that are not named like their module."""
 
 COMMANDS = {
+    "list": "the experiments and their configs",
     "run": "compute what is missing of an experiment's grid",
     "status": "runs done, running, failed, missing",
     "collect": "finished runs into results/records (seconds)",
+    "sync": "upload W&B runs that were written offline",
+    "publish": "tables and figures as a W&B artifact",
     "benchmark": "speed and memory against peers, as ratios in one run (7 minutes)",
     "tables": "all tables from results/records alone (seconds)",
 }

@@ -17,6 +17,7 @@ import torch
 from .config import Run, experiment_module
 from .records import Record, provenance
 from .store import RUNS, RunDirectory
+from .tracking import Mode, Tracker
 
 THREADS = 1
 """Of every run under every launcher: sums come out in the same order, so the same seed gives the same bits."""
@@ -29,6 +30,11 @@ class Context:
     """What a run may use besides its config."""
 
     directory: RunDirectory
+    tracker: Tracker
+
+    def log(self, step: int, **values: float) -> None:
+        """A point of the run's curves."""
+        self.tracker.log(step, values)
 
     @property
     def checkpoint(self) -> Path:
@@ -36,7 +42,7 @@ class Context:
         return self.directory.checkpoint_path
 
 
-def execute(run: Run, *, runs: Path = RUNS, force: bool = False) -> Outcome:
+def execute(run: Run, *, runs: Path = RUNS, force: bool = False, wandb: Mode = "off") -> Outcome:
     """Compute a run unless it is done or somebody computes it now; what it prints goes to its log.
 
     A failure is stored with its traceback and does not propagate; Ctrl-C does, and leaves the run missing.
@@ -52,7 +58,7 @@ def execute(run: Run, *, runs: Path = RUNS, force: bool = False) -> Outcome:
         directory.begin(run)
         with open(directory.log_path, "a", encoding="utf-8") as log, _printing_to(log):
             try:
-                directory.finish(_record(run, directory))
+                directory.finish(_record(run, directory, wandb))
             except Exception:
                 traceback.print_exc()
                 directory.fail(traceback.format_exc())
@@ -60,12 +66,14 @@ def execute(run: Run, *, runs: Path = RUNS, force: bool = False) -> Outcome:
     return "computed"
 
 
-def _record(run: Run, directory: RunDirectory) -> Record:
+def _record(run: Run, directory: RunDirectory, wandb: Mode) -> Record:
     torch.set_num_threads(THREADS)
+    tracker = Tracker(run, directory, wandb)
     started = time.perf_counter()
-    metrics = experiment_module(run.experiment).run(run.config, Context(directory))
+    metrics = experiment_module(run.experiment).run(run.config, Context(directory, tracker))
     if not isinstance(metrics, dict):
         raise TypeError(f"run of {run.experiment} returned {type(metrics).__name__}: it must return a dict of metrics")
+    tracker.finish(metrics)
     return {
         "run_id": run.run_id,
         "experiment": run.experiment,
@@ -73,6 +81,7 @@ def _record(run: Run, directory: RunDirectory) -> Record:
         "seed": run.values.get("seed"),
         "config": run.values,
         "metrics": metrics,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "seconds": time.perf_counter() - started,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         **provenance(),

@@ -23,6 +23,7 @@ from .config import Run, expand
 from .execute import Outcome, execute
 from .progress import watched
 from .store import RUNS, RunDirectory
+from .tracking import Mode, split_mode
 
 WAIT_SECONDS = 2.0
 
@@ -30,7 +31,10 @@ WAIT_SECONDS = 2.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", metavar="EXPERIMENT", help="a name from `list`, or the dotted path of a module")
     parser.add_argument(
-        "settings", nargs="*", metavar="key=value", help="config=VARIANT and config keys; a list sweeps"
+        "settings",
+        nargs="*",
+        metavar="key=value",
+        help="config=VARIANT, keys (a list sweeps), wandb=auto|offline|off",
     )
     parser.add_argument(
         "--launcher", choices=("inline", "local", "slurm"), default="inline", help="default: %(default)s"
@@ -48,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     try:
-        grid = expand(arguments.experiment, arguments.settings)
+        settings, wandb = split_mode(arguments.settings)
+        grid = expand(arguments.experiment, settings)
     except ValueError as error:
         raise SystemExit(str(error)) from error
     grid = _slice(grid, arguments.slice)
@@ -61,17 +66,22 @@ def main(arguments: argparse.Namespace) -> None:
     todo = [run for run in grid if arguments.force or RunDirectory.of(run, arguments.runs).state() != "done"]
     print(f"{arguments.experiment}: {len(grid)} runs, {len(grid) - len(todo)} done before", file=sys.stderr)
     if arguments.launcher == "slurm":
-        _to_slurm(todo, arguments)
+        _to_slurm(todo, arguments, wandb)
         return
     outcomes = (
-        local(todo, runs=arguments.runs, force=arguments.force, processes=arguments.processes)
+        local(todo, runs=arguments.runs, force=arguments.force, wandb=wandb, processes=arguments.processes)
         if arguments.launcher == "local"
-        else inline(todo, runs=arguments.runs, force=arguments.force)
+        else inline(todo, runs=arguments.runs, force=arguments.force, wandb=wandb)
     )
     try:
         counts = Counter(watched(outcomes, len(todo), arguments.experiment))
     except KeyboardInterrupt:
         raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
+    except OSError as error:
+        raise SystemExit(
+            f"the run store cannot be written ({error}): free space or permissions, then call the same command again; "
+            "what is finished is kept"
+        ) from error
     _report(todo, counts, arguments.runs)
 
 
@@ -89,12 +99,14 @@ def _profile(arguments: argparse.Namespace) -> slurm.Profile:
         raise SystemExit(str(error)) from error
 
 
-def _to_slurm(todo: list[Run], arguments: argparse.Namespace) -> None:
+def _to_slurm(todo: list[Run], arguments: argparse.Namespace, wandb: Mode) -> None:
     if not todo:
         print("nothing to do", file=sys.stderr)
         return
     profile = _profile(arguments)
-    jobs = slurm.submit(todo, profile, runs=arguments.runs, force=arguments.force, name=arguments.experiment)
+    jobs = slurm.submit(
+        todo, profile, runs=arguments.runs, force=arguments.force, wandb=wandb, name=arguments.experiment
+    )
     print(
         f"{len(todo)} runs in {len(jobs)} tasks of array {jobs[0].split('_')[0]}; follow them with `status`",
         file=sys.stderr,
@@ -108,13 +120,15 @@ def _to_slurm(todo: list[Run], arguments: argparse.Namespace) -> None:
             raise SystemExit(1)
 
 
-def inline(todo: list[Run], *, runs: Path, force: bool = False) -> Iterator[Outcome]:
+def inline(todo: list[Run], *, runs: Path, force: bool = False, wandb: Mode = "off") -> Iterator[Outcome]:
     """One after the other, in this process."""
     for run in todo:
-        yield execute(run, runs=runs, force=force)
+        yield execute(run, runs=runs, force=force, wandb=wandb)
 
 
-def local(todo: list[Run], *, runs: Path, force: bool = False, processes: int | None = None) -> Iterator[Outcome]:
+def local(
+    todo: list[Run], *, runs: Path, force: bool = False, wandb: Mode = "off", processes: int | None = None
+) -> Iterator[Outcome]:
     """In worker processes. A worker that is killed takes its current run with it, and is replaced."""
     context = multiprocessing.get_context("spawn")
     waiting = todo[::-1]
@@ -122,7 +136,7 @@ def local(todo: list[Run], *, runs: Path, force: bool = False, processes: int | 
 
     def hire() -> None:
         here, there = context.Pipe()
-        workers[here] = context.Process(target=_work, args=(there, runs, force), daemon=True)
+        workers[here] = context.Process(target=_work, args=(there, runs, force, wandb), daemon=True)
         workers[here].start()
         there.close()
         here.send(waiting.pop())
@@ -153,14 +167,14 @@ def local(todo: list[Run], *, runs: Path, force: bool = False, processes: int | 
             worker.join()
 
 
-def _work(tasks: Connection, runs: Path, force: bool) -> None:
+def _work(tasks: Connection, runs: Path, force: bool, wandb: Mode) -> None:
     """Compute what comes through the pipe until it is closed."""
     while True:
         try:
             run = tasks.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        tasks.send(execute(run, runs=runs, force=force))
+        tasks.send(execute(run, runs=runs, force=force, wandb=wandb))
 
 
 def _report(todo: list[Run], counts: Counter[Outcome], runs: Path) -> None:

@@ -19,6 +19,7 @@ from .config import Run, typed
 from .execute import execute
 from .records import ROOT, write_atomically
 from .store import RunDirectory
+from .tracking import Mode
 
 PROFILES = ROOT / "slurm" / "profiles"
 
@@ -46,6 +47,13 @@ class Profile:
     requeue: bool = True
     """Whether the cluster may requeue tasks that it preempts."""
 
+    def __post_init__(self) -> None:
+        if 60 * self.minutes < self.signal_seconds + 120:
+            raise ValueError(
+                f"minutes={self.minutes} is too short for signal_seconds={self.signal_seconds}: SLURM may send the "
+                "warning a minute early, and a task needs time to start; leave at least two minutes more"
+            )
+
 
 def load_profile(name: str, folder: Path = PROFILES) -> Profile:
     """``slurm/profiles/NAME.yaml``."""
@@ -62,22 +70,24 @@ def load_profile(name: str, folder: Path = PROFILES) -> Profile:
 class Pack:
     """The work of one array task: runs one after the other, skipping what is done."""
 
-    def __init__(self, runs: Path, force: bool) -> None:
-        self.runs, self.force = runs, force
+    def __init__(self, runs: Path, force: bool, wandb: Mode) -> None:
+        self.runs, self.force, self.wandb = runs, force, wandb
 
     def __call__(self, pack: list[Run]) -> list[str]:
-        return [execute(run, runs=self.runs, force=self.force) for run in pack]
+        return [execute(run, runs=self.runs, force=self.force, wandb=self.wandb) for run in pack]
 
     def checkpoint(self, pack: list[Run]) -> DelayedSubmission:
         """What submitit calls on a timeout or preemption: the same pack again; the store knows what is done."""
-        return DelayedSubmission(Pack(self.runs, force=False), pack)
+        return DelayedSubmission(Pack(self.runs, force=False, wandb=self.wandb), pack)
 
 
-def submit(todo: list[Run], profile: Profile, *, runs: Path, force: bool = False, name: str) -> list[str]:
+def submit(
+    todo: list[Run], profile: Profile, *, runs: Path, force: bool = False, wandb: Mode = "off", name: str
+) -> list[str]:
     """Submit one array with one sbatch call and return its job ids at once; each run remembers its job and log."""
     executor = _executor(profile, runs, name)
     packs = _packs(todo, profile)
-    jobs = executor.map_array(Pack(runs.resolve(), force), packs)
+    jobs = executor.map_array(Pack(runs.resolve(), force, wandb), packs)
     for job, pack in zip(jobs, packs, strict=True):
         for run in pack:
             directory = RunDirectory.of(run, runs).path

@@ -13,6 +13,7 @@ from pathlib import Path
 from .config import expand
 from .slurm import queue_states
 from .store import RUNS, RunDirectory, experiments_in
+from .tracking import split_mode
 
 _BAR = 40
 
@@ -26,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     if arguments.experiment:
         try:
-            grid = expand(arguments.experiment, arguments.settings)
+            settings, _ = split_mode(arguments.settings)
+            grid = expand(arguments.experiment, settings)
         except ValueError as error:
             raise SystemExit(str(error)) from error
         grids = {arguments.experiment: [RunDirectory.of(run, arguments.runs) for run in grid]}

@@ -46,6 +46,7 @@ def test_a_record_holds_result_and_origin(tmp_path, counter):
     assert (record["run_id"], record["seed"], record["profile"]) == (run.run_id, 0, "smoke")
     assert record["seconds"] >= 0
     assert record["peak_bytes"] > 1e6
+    assert record["device"]
     assert len(record["git_commit"]) == 40
     assert "hello from 0" in RunDirectory.of(run, tmp_path).log_path.read_text()
     assert (RunDirectory.of(run, tmp_path).path / "config.yaml").exists()
@@ -118,7 +119,7 @@ def test_a_killed_worker_costs_its_run_alone(tmp_path, counter):
 
 
 def test_two_launchers_at_once_do_no_run_twice(tmp_path, counter):
-    options = ["seed=[0,1,2,3,4,5]", "mode=slow", "--runs", str(tmp_path / "runs")]
+    options = ["seed=[0,1,2,3,4,5]", "mode=slow", "wandb=off", "--runs", str(tmp_path / "runs")]
     launchers = [
         subprocess.Popen(command("run", TOY, *options), cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]
@@ -131,7 +132,7 @@ def test_two_launchers_at_once_do_no_run_twice(tmp_path, counter):
 
 
 def test_interrupt_keeps_what_is_finished(tmp_path, counter):
-    options = ["seed=[0,1,2,3,4,5,6,7]", "mode=slow", "--runs", str(tmp_path / "runs")]
+    options = ["seed=[0,1,2,3,4,5,6,7]", "mode=slow", "wandb=off", "--runs", str(tmp_path / "runs")]
     launcher = subprocess.Popen(command("run", TOY, *options), cwd=ROOT, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while counter() < 3 and time.monotonic() < deadline:
@@ -174,3 +175,48 @@ def test_collect_is_sorted_stable_and_keeps_others(tmp_path, counter):
     list(inline(grid(1, scale=3.0), runs=runs))
     assert collect(runs, records) == {TOY: (1, 5)}
     assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of half a megabyte, which only root can mount."""
+    if os.geteuid() != 0:
+        reason = "mounting a small tmpfs needs root"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(path):
+    """Write until the disk is full."""
+    with open(path, "wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(b"x" * 512)
+            except OSError:
+                return
+
+
+@pytest.mark.parametrize("trouble", ["full", "read-only"])
+def test_a_disk_that_cannot_be_written_loses_nothing(small_disk, counter, trouble):
+    store = small_disk / "runs"
+    done, waiting = grid(2), grid(3, scale=2.0)
+    list(inline(done, runs=store))
+    ballast = small_disk / "ballast"
+    if trouble == "full":
+        fill(ballast)
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    options = [TOY, "seed=[0,1,2]", "scale=2", "wandb=off", "--runs", str(store)]
+    stopped = subprocess.run(command("run", *options), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert stopped.returncode == 1
+    assert "the run store cannot be written" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    assert [RunDirectory.of(run, store).record()["seed"] for run in done] == [0, 1]
+    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    ballast.unlink(missing_ok=True)
+    subprocess.run(command("run", *options), cwd=ROOT, check=True, capture_output=True)
+    assert [RunDirectory.of(run, store).state() for run in [*done, *waiting]] == ["done"] * 5

@@ -131,6 +131,17 @@ def test_requeue_after_a_signal_goes_on_with_the_next_run(cluster, tmp_path, com
     assert sum(computed().values()) <= 5  # the run that was interrupted, once more
 
 
+def test_a_real_timeout_is_requeued_until_all_is_done(cluster, tmp_path, computed):
+    """200 seconds of work in tasks of 3 minutes: SLURM warns after 90 to 150 seconds."""
+    store, runs = tmp_path / "runs", grid(400, mode="slow", scale=8.0)
+    profile = Profile(partition="normal", minutes=3, signal_seconds=30, runs_per_task=400)
+    (job,) = submit(runs, profile, runs=store, name=TOY)
+    until(lambda: not queue_states([job]), seconds=480)
+    assert states(runs, store) == {"done": 400}
+    assert restarts(job) >= 1
+    assert sum(computed().values()) <= 400 + restarts(job)
+
+
 def test_preempted_tasks_come_back(cluster, tmp_path, computed):
     store, runs = tmp_path / "runs", grid(8, mode="slow", scale=5.0)
     jobs = submit(runs, PROFILE, runs=store, name=TOY)
@@ -155,7 +166,7 @@ def test_same_bits_as_inline(cluster, tmp_path, computed):
 
 
 def test_command_line_waits_and_follows(cluster, tmp_path, computed):
-    options = [TOY, "seed=[0,1,2]", "scale=6", "--runs", str(tmp_path / "runs")]
+    options = [TOY, "seed=[0,1,2]", "scale=6", "wandb=off", "--runs", str(tmp_path / "runs")]
     command = [sys.executable, "-m", "experiments", "run", *options, "--launcher", "slurm", "--profile", "test"]
     done = subprocess.run([*command, "--wait"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "3 runs in 1 tasks of array" in done.stderr
@@ -167,7 +178,7 @@ def test_command_line_waits_and_follows(cluster, tmp_path, computed):
 
 def test_plain_array_without_submitit(cluster, tmp_path, computed):
     store = tmp_path / "runs"
-    options = [TOY, "seed=[0,1,2,3,4]", "scale=7", "--runs", str(store)]
+    options = [TOY, "seed=[0,1,2,3,4]", "scale=7", "wandb=off", "--runs", str(store)]
     batch = tmp_path / "array.sbatch"
     batch.write_text((ROOT / "slurm" / "array.sbatch").read_text().replace(".venv/bin/python", sys.executable))
     submitted = subprocess.run(
@@ -197,5 +208,7 @@ def test_bad_profiles(tmp_path):
         load_profile("typo", tmp_path)
     with pytest.raises(ValueError, match="minutes"):
         load_profile("type", tmp_path)
+    with pytest.raises(ValueError, match="minutes=1 is too short for signal_seconds=30"):
+        Profile(minutes=1, signal_seconds=30)
     with pytest.raises(ValueError, match="--profile is one of type, typo"):
         load_profile("none", tmp_path)

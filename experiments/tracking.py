@@ -1,0 +1,69 @@
+"""Weights & Biases beside the record, never instead of it: a failure there warns and costs nothing.
+
+One W&B run per run (id = run id, group = experiment) with the resolved config, per-step curves and the metrics as
+summary. Online when an API key is known, otherwise offline; never a prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from .config import Run
+from .store import RunDirectory
+
+Mode = Literal["auto", "offline", "off"]
+MODES: tuple[Mode, ...] = ("auto", "offline", "off")
+
+
+def split_mode(settings: list[str]) -> tuple[list[str], Mode]:
+    """``wandb=MODE`` decides about logging, not about the result, so it is no part of a config."""
+    chosen = [setting.removeprefix("wandb=") for setting in settings if setting.startswith("wandb=")] or ["auto"]
+    for mode in MODES:
+        if chosen[-1] == mode:
+            return [setting for setting in settings if not setting.startswith("wandb=")], mode
+    raise ValueError(f"wandb must be one of {', '.join(MODES)}, got {chosen[-1]!r}")
+
+
+class Tracker:
+    """Per-step values into the run's ``curves.jsonl``, and to W&B where that works."""
+
+    def __init__(self, run: Run, directory: RunDirectory, mode: Mode) -> None:
+        self.curves = directory.path / "curves.jsonl"
+        self.curves.unlink(missing_ok=True)
+        self.wandb_run: Any = None
+        if mode != "off":
+            self._try("starting", lambda: self._start(run, directory.path, mode))
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        with open(self.curves, "a", encoding="utf-8") as curves:
+            curves.write(json.dumps({"step": step, **values}) + "\n")
+        if self.wandb_run is not None:
+            self._try("logging", lambda: self.wandb_run.log(values, step=step))
+
+    def finish(self, metrics: dict[str, Any]) -> None:
+        if self.wandb_run is not None:
+            self._try("finishing", lambda: self._finish(metrics))
+
+    def _start(self, run: Run, folder: Path, mode: Mode) -> None:
+        import wandb
+
+        online = mode == "auto" and wandb.login(prompt=False)
+        self.wandb_run = wandb.init(
+            project="trace", group=run.experiment, id=run.run_id, name=run.run_id, config=run.values, dir=str(folder),
+            mode="online" if online else "offline", resume="allow", reinit="create_new",
+            settings=wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True, init_timeout=30),
+        )  # fmt: skip
+
+    def _finish(self, metrics: dict[str, Any]) -> None:
+        self.wandb_run.summary.update(metrics)
+        self.wandb_run.finish()
+
+    def _try(self, what: str, action: Any) -> None:
+        try:
+            action()
+        except Exception as error:
+            self.wandb_run = None
+            print(f"warning: W&B failed while {what} ({error}); the run goes on without it", file=sys.stderr)

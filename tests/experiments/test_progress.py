@@ -1,0 +1,39 @@
+"""Progress: a bar on a terminal, a line now and then elsewhere, and the outcomes pass through."""
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+
+from experiments import progress
+from experiments.records import ROOT
+
+CODE = "from experiments.progress import watched; print(list(watched(iter(['done'] * 3), 3, 'toy')))"
+
+
+def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    assert list(progress.watched(iter(["done", "failed"]), 4, "toy")) == ["done", "failed"]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("toy: 1 of 4 (1 done), 0 min left")
+    assert lines[1].startswith("toy: 2 of 4 (1 done, 1 failed)")
+
+
+def test_quiet_within_the_minute(capsys):
+    assert list(progress.watched(iter(["done"]), 1, "toy")) == ["done"]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_on_a_terminal():
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    done = subprocess.run([sys.executable, "-c", CODE], cwd=ROOT, stderr=slave, stdout=subprocess.PIPE, check=True)
+    os.close(slave)
+    shown = os.read(master, 100_000).decode()
+    os.close(master)
+    assert "3/3" in shown
+    assert "toy: 100%" in shown
+    assert done.stdout.decode().strip() == "['done', 'done', 'done']"
