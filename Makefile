@@ -22,7 +22,7 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy trace experiments
 
-test: lint  ## set-up, lint, then the whole suite on all cores (about 2 minutes)
+test: lint  ## set-up, lint, then the whole suite on all cores (about 6 minutes)
 	$(BIN)/pytest -n auto --dist loadfile
 
 benchmark: setup  ## speed and memory against peers, into results/ (about 7 minutes)

@@ -42,7 +42,7 @@ class Context:
         return self.directory.checkpoint_path
 
 
-def execute(run: Run, *, runs: Path = RUNS, force: bool = False, wandb: Mode = "off") -> Outcome:
+def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off") -> Outcome:
     """Compute a run unless it is done or somebody computes it now; what it prints goes to its log.
 
     A failure is stored with its traceback and does not propagate; Ctrl-C does, and leaves the run missing.
@@ -51,10 +51,8 @@ def execute(run: Run, *, runs: Path = RUNS, force: bool = False, wandb: Mode = "
     with directory.claim() as claimed:
         if not claimed:
             return "running elsewhere"
-        if directory.record_path.exists() and not force:
+        if directory.record_path.exists():
             return "done before"
-        if force:
-            directory.forget()
         directory.begin(run)
         with open(directory.log_path, "a", encoding="utf-8") as log, _printing_to(log):
             try:

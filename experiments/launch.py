@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--processes", type=int, default=os.cpu_count(), help="of --launcher local (default: all cores)"
     )
     parser.add_argument("--runs", type=Path, default=RUNS, help="the run store (default: results/runs)")
-    parser.add_argument("--force", action="store_true", help="compute finished runs again")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="compute finished runs again; their records are kept as record.previous.json",
+    )
     parser.add_argument("--dry-run", action="store_true", help="list the runs and their states, run nothing")
 
 
@@ -63,15 +67,18 @@ def main(arguments: argparse.Namespace) -> None:
         for run in grid:
             print(run.run_id, RunDirectory.of(run, arguments.runs).state(), run.values)
         return
-    todo = [run for run in grid if arguments.force or RunDirectory.of(run, arguments.runs).state() != "done"]
+    if arguments.force:
+        for run in grid:
+            RunDirectory.of(run, arguments.runs).set_aside()
+    todo = [run for run in grid if RunDirectory.of(run, arguments.runs).state() != "done"]
     print(f"{arguments.experiment}: {len(grid)} runs, {len(grid) - len(todo)} done before", file=sys.stderr)
     if arguments.launcher == "slurm":
         _to_slurm(todo, arguments, wandb)
         return
     outcomes = (
-        local(todo, runs=arguments.runs, force=arguments.force, wandb=wandb, processes=arguments.processes)
+        local(todo, runs=arguments.runs, wandb=wandb, processes=arguments.processes)
         if arguments.launcher == "local"
-        else inline(todo, runs=arguments.runs, force=arguments.force, wandb=wandb)
+        else inline(todo, runs=arguments.runs, wandb=wandb)
     )
     try:
         counts = Counter(watched(outcomes, len(todo), arguments.experiment))
@@ -104,9 +111,7 @@ def _to_slurm(todo: list[Run], arguments: argparse.Namespace, wandb: Mode) -> No
         print("nothing to do", file=sys.stderr)
         return
     profile = _profile(arguments)
-    jobs = slurm.submit(
-        todo, profile, runs=arguments.runs, force=arguments.force, wandb=wandb, name=arguments.experiment
-    )
+    jobs = slurm.submit(todo, profile, runs=arguments.runs, wandb=wandb, name=arguments.experiment)
     print(
         f"{len(todo)} runs in {len(jobs)} tasks of array {jobs[0].split('_')[0]}; follow them with `status`",
         file=sys.stderr,
@@ -120,15 +125,13 @@ def _to_slurm(todo: list[Run], arguments: argparse.Namespace, wandb: Mode) -> No
             raise SystemExit(1)
 
 
-def inline(todo: list[Run], *, runs: Path, force: bool = False, wandb: Mode = "off") -> Iterator[Outcome]:
+def inline(todo: list[Run], *, runs: Path, wandb: Mode = "off") -> Iterator[Outcome]:
     """One after the other, in this process."""
     for run in todo:
-        yield execute(run, runs=runs, force=force, wandb=wandb)
+        yield execute(run, runs=runs, wandb=wandb)
 
 
-def local(
-    todo: list[Run], *, runs: Path, force: bool = False, wandb: Mode = "off", processes: int | None = None
-) -> Iterator[Outcome]:
+def local(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int | None = None) -> Iterator[Outcome]:
     """In worker processes. A worker that is killed takes its current run with it, and is replaced."""
     context = multiprocessing.get_context("spawn")
     waiting = todo[::-1]
@@ -136,7 +139,7 @@ def local(
 
     def hire() -> None:
         here, there = context.Pipe()
-        workers[here] = context.Process(target=_work, args=(there, runs, force, wandb), daemon=True)
+        workers[here] = context.Process(target=_work, args=(there, runs, wandb), daemon=True)
         workers[here].start()
         there.close()
         here.send(waiting.pop())
@@ -167,14 +170,14 @@ def local(
             worker.join()
 
 
-def _work(tasks: Connection, runs: Path, force: bool, wandb: Mode) -> None:
+def _work(tasks: Connection, runs: Path, wandb: Mode) -> None:
     """Compute what comes through the pipe until it is closed."""
     while True:
         try:
             run = tasks.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        tasks.send(execute(run, runs=runs, force=force, wandb=wandb))
+        tasks.send(execute(run, runs=runs, wandb=wandb))
 
 
 def _report(todo: list[Run], counts: Counter[Outcome], runs: Path) -> None:

@@ -70,24 +70,22 @@ def load_profile(name: str, folder: Path = PROFILES) -> Profile:
 class Pack:
     """The work of one array task: runs one after the other, skipping what is done."""
 
-    def __init__(self, runs: Path, force: bool, wandb: Mode) -> None:
-        self.runs, self.force, self.wandb = runs, force, wandb
+    def __init__(self, runs: Path, wandb: Mode) -> None:
+        self.runs, self.wandb = runs, wandb
 
     def __call__(self, pack: list[Run]) -> list[str]:
-        return [execute(run, runs=self.runs, force=self.force, wandb=self.wandb) for run in pack]
+        return [execute(run, runs=self.runs, wandb=self.wandb) for run in pack]
 
     def checkpoint(self, pack: list[Run]) -> DelayedSubmission:
         """What submitit calls on a timeout or preemption: the same pack again; the store knows what is done."""
-        return DelayedSubmission(Pack(self.runs, force=False, wandb=self.wandb), pack)
+        return DelayedSubmission(self, pack)
 
 
-def submit(
-    todo: list[Run], profile: Profile, *, runs: Path, force: bool = False, wandb: Mode = "off", name: str
-) -> list[str]:
+def submit(todo: list[Run], profile: Profile, *, runs: Path, wandb: Mode = "off", name: str) -> list[str]:
     """Submit one array with one sbatch call and return its job ids at once; each run remembers its job and log."""
     executor = _executor(profile, runs, name)
     packs = _packs(todo, profile)
-    jobs = executor.map_array(Pack(runs.resolve(), force, wandb), packs)
+    jobs = executor.map_array(Pack(runs.resolve(), wandb), packs)
     for job, pack in zip(jobs, packs, strict=True):
         for run in pack:
             directory = RunDirectory.of(run, runs).path

@@ -100,10 +100,10 @@ class RunDirectory:
         found: Record = json.loads(self.record_path.read_text(encoding="utf-8"))
         return found
 
-    def forget(self) -> None:
-        """Remove record and checkpoint, so that the run is computed again."""
-        for path in (self.record_path, self.failure_path, self.checkpoint_path):
-            path.unlink(missing_ok=True)
+    def set_aside(self) -> None:
+        """Keep an earlier record under another name, so that the run is computed again."""
+        if self.record_path.exists():
+            self.record_path.rename(self.path / "record.previous.json")
 
 
 def experiments_in(runs: Path) -> list[Path]:

@@ -13,6 +13,7 @@ def configs(tmp_path):
     folder = tmp_path / "toy"
     folder.mkdir()
     (folder / "cpu.yaml").write_text("scale: 2.0  # why\nsweep:\n  seed: [0, 1]\n  mode: [plain, slow]\n")
+    (folder / "paper.yaml").write_text("profile: paper\nscale: 5.0  # why\n")
     (folder / "broken.yaml").write_text("sweep:\n  seed: 3\n")
     (folder / "typo.yaml").write_text("sclae: 2.0\n")
     return tmp_path
@@ -42,6 +43,13 @@ def test_command_line_pins_and_sweeps(configs):
     assert run.config.layers == [3, 4]  # a list field takes a list, it does not sweep
 
 
+def test_a_profile_names_its_variant(configs):
+    (run,) = expand(TOY, ["profile=paper"], configs=configs)
+    assert (run.config.profile, run.config.scale) == ("paper", 5.0)
+    (same,) = expand(TOY, ["config=paper"], configs=configs)
+    assert same == run
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -50,10 +58,10 @@ def test_command_line_pins_and_sweeps(configs):
         (["seed=one"], "Value 'one'.*(key seed)"),
         (["scale=[1,two]"], "could not be converted to Float.*(key scale)"),
         (["seed"], "'seed' is not of the form key=value"),
-        (["config=nothing"], "nothing.yaml does not exist: config is one of broken, cpu, typo"),
+        (["config=nothing"], "nothing.yaml does not exist: config is one of broken, cpu, paper, typo"),
         (["config=broken"], "sweep.seed must be a list of values, got 3"),
         (["config=typo"], "no config key 'sclae': did you mean scale"),
-        (["profile=paper"], "paper.yaml does not exist"),
+        (["profile=smoke"], "smoke.yaml does not exist"),
     ],
 )
 def test_refusals(configs, arguments, message):

@@ -57,8 +57,17 @@ def test_a_finished_run_is_never_computed_again(tmp_path, counter):
     first = [execute(run, runs=tmp_path) for _ in range(3)]
     assert first == ["computed", "done before", "done before"]
     assert counter() == 1
-    assert execute(run, runs=tmp_path, force=True) == "computed"
+
+
+def test_force_computes_again_and_keeps_the_old_record(tmp_path, counter):
+    options = [TOY, "wandb=off", "--runs", str(tmp_path)]
+    for extra in ([], ["--force"]):
+        subprocess.run(command("run", *options, *extra), cwd=ROOT, check=True, capture_output=True)
     assert counter() == 2
+    (run,) = grid(1)
+    directory = RunDirectory.of(run, tmp_path)
+    previous = json.loads((directory.path / "record.previous.json").read_text())
+    assert previous["metrics"] == directory.record()["metrics"]
 
 
 def test_a_run_that_is_held_is_left_alone(tmp_path, counter):
