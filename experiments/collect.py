@@ -9,11 +9,10 @@ records that are there already and have no run directory here are kept. Calling 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from .records import RECORDS, read_records, write_records
-from .store import RUNS, experiments_in
+from .store import RUNS, RunDirectory, experiments_in
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,15 +21,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    for experiment, (new, total) in collect(arguments.runs, arguments.records).items():
-        print(f"{experiment}: {new} new, {total} in all")
+    try:
+        counts = collect(arguments.runs, arguments.records)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    print(
+        "\n".join(f"{name}: {new} new, {total} in all" for name, (new, total) in counts.items()) or "no finished runs"
+    )
 
 
 def collect(runs: Path = RUNS, records: Path = RECORDS) -> dict[str, tuple[int, int]]:
     """New and all records of every experiment in the store."""
     counts = {}
     for folder in experiments_in(runs):
-        found = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/record.json")]
+        found = [RunDirectory(path.parent).record() for path in folder.glob("*/record.json")]
         if not found:
             continue
         path = records / f"{folder.name}.jsonl"

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -63,6 +64,7 @@ def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) ->
     Raises:
         ValueError: for an unknown experiment, variant or key (with the nearest valid one), or a value of a wrong type.
     """
+    experiment = experiment.removeprefix("experiments.")
     schema = experiment_module(experiment).Config
     overrides = _parse(arguments)
     variant = str(overrides.pop("config", overrides.get("profile", DEFAULT_VARIANT)))
@@ -70,18 +72,26 @@ def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) ->
     for key, value in overrides.items():
         sweep.pop(key, None)
         if isinstance(value, list) and not _is_list(schema, key):
+            if not value:
+                raise ValueError(f"{key}=[] sweeps over nothing: give it at least one value")
             sweep[key] = value
     pinned = {key: value for key, value in overrides.items() if key not in sweep}
     points = itertools.product(*sweep.values())
     grid = [{**stored, **pinned, **dict(zip(sweep, point, strict=True))} for point in points]
-    return [Run(experiment, typed(schema, point, experiment)) for point in grid]
+    runs = [Run(experiment, typed(schema, point, experiment)) for point in grid]
+    return list({run.run_id: run for run in runs}.values())
 
 
 def _parse(arguments: list[str]) -> dict[str, Any]:
     for argument in arguments:
         if "=" not in argument:
             raise ValueError(f"{argument!r} is not of the form key=value")
-    return dict(OmegaConf.to_container(OmegaConf.from_dotlist(arguments)))  # type: ignore[arg-type]
+    try:
+        return dict(OmegaConf.to_container(OmegaConf.from_dotlist(arguments)))  # type: ignore[arg-type]
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        raise ValueError(
+            f"{' '.join(arguments)} cannot be read ({str(error).splitlines()[0]}): quote the value"
+        ) from error
 
 
 def _read_variant(folder: Path, variant: str) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -91,14 +101,25 @@ def _read_variant(folder: Path, variant: str) -> tuple[dict[str, Any], dict[str,
         if variant == DEFAULT_VARIANT and not known:
             return {}, {}
         raise ValueError(f"{path} does not exist: config is one of {', '.join(known) or 'none yet'}")
-    stored = OmegaConf.to_container(OmegaConf.load(path))
-    if not isinstance(stored, dict):
-        raise ValueError(f"{path} must hold a mapping of config keys")
+    stored = read_mapping(path)
     sweep = stored.pop("sweep", None) or {}
+    if not isinstance(sweep, dict):
+        raise ValueError(f"{path}: sweep must map keys to lists of values, got {sweep!r}")
     for key, values in sweep.items():
         if not isinstance(values, list) or not values:
             raise ValueError(f"{path}: sweep.{key} must be a list of values, got {values!r}")
-    return {str(key): value for key, value in stored.items()}, dict(sweep)
+    return stored, {str(key): values for key, values in sweep.items()}
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """A YAML file that holds a mapping."""
+    try:
+        stored = OmegaConf.to_container(OmegaConf.load(path))
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(stored, dict):
+        raise ValueError(f"{path} must hold a mapping of keys")
+    return {str(key): value for key, value in stored.items()}
 
 
 def typed(schema: type[Schema], point: Mapping[str, Any], origin: str) -> Schema:

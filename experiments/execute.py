@@ -15,12 +15,14 @@ from typing import IO, Literal
 import torch
 
 from .config import Run, experiment_module
-from .records import Record, provenance
+from .records import provenance
 from .store import RUNS, RunDirectory
 from .tracking import Mode, Tracker
 
 THREADS = 1
 """Of every run under every launcher: sums come out in the same order, so the same seed gives the same bits."""
+
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 Outcome = Literal["computed", "done before", "running elsewhere", "failed"]
 
@@ -54,25 +56,28 @@ def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off") -> Outcome:
         if directory.record_path.exists():
             return "done before"
         directory.begin(run)
-        with open(directory.log_path, "a", encoding="utf-8") as log, _printing_to(log):
+        with open(directory.log_path, "a", encoding="utf-8", buffering=1) as log, _printing_to(log):
             try:
-                directory.finish(_record(run, directory, wandb))
-            except Exception:
+                _compute(run, directory, wandb)
+            except Exception as error:
+                if type(error).__module__.startswith("submitit"):  # the task must end, which is no fault of the run
+                    raise
                 traceback.print_exc()
                 directory.fail(traceback.format_exc())
                 return "failed"
     return "computed"
 
 
-def _record(run: Run, directory: RunDirectory, wandb: Mode) -> Record:
+def _compute(run: Run, directory: RunDirectory, wandb: Mode) -> None:
+    origin = provenance()
     torch.set_num_threads(THREADS)
     tracker = Tracker(run, directory, wandb)
     started = time.perf_counter()
     metrics = experiment_module(run.experiment).run(run.config, Context(directory, tracker))
+    seconds = time.perf_counter() - started
     if not isinstance(metrics, dict):
         raise TypeError(f"run of {run.experiment} returned {type(metrics).__name__}: it must return a dict of metrics")
-    tracker.finish(metrics)
-    return {
+    directory.finish({
         "run_id": run.run_id,
         "experiment": run.experiment,
         "profile": run.values.get("profile", ""),
@@ -80,10 +85,11 @@ def _record(run: Run, directory: RunDirectory, wandb: Mode) -> Record:
         "config": run.values,
         "metrics": metrics,
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "seconds": time.perf_counter() - started,
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-        **provenance(),
-    }
+        "seconds": seconds,
+        "process_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
+        **origin,
+    })  # fmt: skip
+    tracker.finish(metrics)
 
 
 @contextmanager

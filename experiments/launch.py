@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -43,13 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="with slurm: block until the array has left the queue")
     parser.add_argument("--slice", default="0/1", metavar="I/N", help="every N-th run from the I-th")
     parser.add_argument(
-        "--processes", type=int, default=os.cpu_count(), help="of --launcher local (default: all cores)"
+        "--processes", type=_positive, default=os.cpu_count(), help="of --launcher local (default: all cores)"
     )
     parser.add_argument("--runs", type=Path, default=RUNS, help="the run store (default: results/runs)")
     parser.add_argument(
         "--force",
         action="store_true",
-        help="compute finished runs again; their records are kept as record.previous.json",
+        help="compute finished runs again; their records are kept as record.previousN.json",
     )
     parser.add_argument("--dry-run", action="store_true", help="list the runs and their states, run nothing")
 
@@ -61,9 +62,10 @@ def main(arguments: argparse.Namespace) -> None:
     except ValueError as error:
         raise SystemExit(str(error)) from error
     grid = _slice(grid, arguments.slice)
+    profile = _profile(arguments) if arguments.launcher == "slurm" else None
     if arguments.dry_run:
-        if arguments.launcher == "slurm":
-            print(slurm.script(grid, _profile(arguments), runs=arguments.runs, name=arguments.experiment))
+        if profile is not None:
+            print(slurm.script(grid, profile, runs=arguments.runs, name=arguments.experiment))
         for run in grid:
             print(run.run_id, RunDirectory.of(run, arguments.runs).state(), run.values)
         return
@@ -72,8 +74,8 @@ def main(arguments: argparse.Namespace) -> None:
             RunDirectory.of(run, arguments.runs).set_aside()
     todo = [run for run in grid if RunDirectory.of(run, arguments.runs).state() != "done"]
     print(f"{arguments.experiment}: {len(grid)} runs, {len(grid) - len(todo)} done before", file=sys.stderr)
-    if arguments.launcher == "slurm":
-        _to_slurm(todo, arguments, wandb)
+    if profile is not None:
+        _to_slurm(todo, profile, arguments, wandb)
         return
     outcomes = (
         local(todo, runs=arguments.runs, wandb=wandb, processes=arguments.processes)
@@ -92,9 +94,15 @@ def main(arguments: argparse.Namespace) -> None:
     _report(todo, counts, arguments.runs)
 
 
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
+
+
 def _slice(grid: list[Run], text: str) -> list[Run]:
     index, _, count = text.partition("/")
-    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
+    if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
         raise SystemExit(f"--slice must be I/N with I below N, got {text!r}")
     return grid[int(index) :: int(count)]
 
@@ -106,23 +114,33 @@ def _profile(arguments: argparse.Namespace) -> slurm.Profile:
         raise SystemExit(str(error)) from error
 
 
-def _to_slurm(todo: list[Run], arguments: argparse.Namespace, wandb: Mode) -> None:
+def _to_slurm(todo: list[Run], profile: slurm.Profile, arguments: argparse.Namespace, wandb: Mode) -> None:
     if not todo:
         print("nothing to do", file=sys.stderr)
         return
-    profile = _profile(arguments)
-    jobs = slurm.submit(todo, profile, runs=arguments.runs, wandb=wandb, name=arguments.experiment)
-    print(
-        f"{len(todo)} runs in {len(jobs)} tasks of array {jobs[0].split('_')[0]}; follow them with `status`",
-        file=sys.stderr,
-    )
-    while arguments.wait and slurm.queue_states(jobs):
-        time.sleep(WAIT_SECONDS)
+    try:
+        jobs = slurm.submit(todo, profile, runs=arguments.runs, wandb=wandb, name=arguments.experiment)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    array = jobs[0].split("_")[0]
+    print(f"{len(todo)} runs in {len(jobs)} tasks of array {array}; `status` follows them", file=sys.stderr)
     if arguments.wait:
+        _wait_for(jobs)
         states = Counter(RunDirectory.of(run, arguments.runs).state() for run in todo)
         print(", ".join(f"{count} {state}" for state, count in sorted(states.items())), file=sys.stderr)
         if states["done"] < len(todo):
             raise SystemExit(1)
+
+
+def _wait_for(jobs: list[str]) -> None:
+    """Until the queue says that it holds none of them; no answer is no reason to stop."""
+    while True:
+        time.sleep(WAIT_SECONDS)
+        try:
+            if not slurm.queue_states(jobs):
+                return
+        except slurm.QueueUnknownError as error:
+            print(f"the queue does not answer ({error}), asking again", file=sys.stderr)
 
 
 def inline(todo: list[Run], *, runs: Path, wandb: Mode = "off") -> Iterator[Outcome]:
@@ -171,11 +189,12 @@ def local(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int | 
 
 
 def _work(tasks: Connection, runs: Path, wandb: Mode) -> None:
-    """Compute what comes through the pipe until it is closed."""
+    """Compute what comes through the pipe until it is closed. Ctrl-C is the launcher's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:
             run = tasks.recv()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return
         tasks.send(execute(run, runs=runs, wandb=wandb))
 
@@ -185,7 +204,6 @@ def _report(todo: list[Run], counts: Counter[Outcome], runs: Path) -> None:
     print(summary or "nothing to do", file=sys.stderr)
     failed = [d for d in (RunDirectory.of(run, runs) for run in todo) if d.state() == "failed"]
     for directory in failed:
-        reason = directory.failure_path.read_text(encoding="utf-8").strip().splitlines()[-1]
-        print(f"failed: {directory.path.name}: {reason} (log: {directory.log_path})", file=sys.stderr)
+        print(f"failed {directory.reason()}", file=sys.stderr)
     if counts["failed"]:
         raise SystemExit(1)

@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import tempfile
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,11 @@ Record = dict[str, Any]
 @functools.cache
 def provenance() -> Record:
     """Commit, whether the tree differs from it, package versions, and the machine's kind; looked up once a process."""
+    changes = _git("status", "--porcelain", "--untracked-files=no", "--", "trace", "experiments")
     return {
         "git_commit": _git("rev-parse", "HEAD"),
-        "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no", "--", "trace", "experiments")),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "git_dirty": None if changes is None else bool(changes),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
     }
 
@@ -54,7 +55,7 @@ def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        Path(name).unlink(missing_ok=True)
         raise
 
 
@@ -85,7 +86,9 @@ def read_records(path: Path) -> list[Record]:
 
 
 def plain(value: Any) -> Any:
-    """JSON has no NaN: undefined numbers are stored as null."""
+    """JSON has no NaN: undefined numbers are stored as null. Scalars of numpy and torch become plain numbers."""
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -95,6 +98,17 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+def _git(*arguments: str) -> str | None:
+    """What git prints; None where it is missing or refuses."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -7,21 +7,23 @@ run goes on from its own checkpoint. A task that dies without a signal loses its
 from __future__ import annotations
 
 import dataclasses
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
-import submitit
-from omegaconf import OmegaConf
-from submitit.helpers import DelayedSubmission
-from submitit.slurm.slurm import _make_sbatch_string
-
-from .config import Run, typed
+from .config import Run, read_mapping, typed
 from .execute import execute
 from .records import ROOT, write_atomically
 from .store import RunDirectory
 from .tracking import Mode
 
 PROFILES = ROOT / "slurm" / "profiles"
+
+
+class QueueUnknownError(RuntimeError):
+    """The cluster did not say what is in its queue."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,10 +63,7 @@ def load_profile(name: str, folder: Path = PROFILES) -> Profile:
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
         raise ValueError(f"{path} does not exist: --profile is one of {known}")
-    stored = OmegaConf.to_container(OmegaConf.load(path))
-    if not isinstance(stored, dict):
-        raise ValueError(f"{path} must hold a mapping")
-    return typed(Profile, {str(key): value for key, value in stored.items()}, str(path))
+    return typed(Profile, read_mapping(path), str(path))
 
 
 class Pack:
@@ -76,16 +75,23 @@ class Pack:
     def __call__(self, pack: list[Run]) -> list[str]:
         return [execute(run, runs=self.runs, wandb=self.wandb) for run in pack]
 
-    def checkpoint(self, pack: list[Run]) -> DelayedSubmission:
+    def checkpoint(self, pack: list[Run]) -> Any:
         """What submitit calls on a timeout or preemption: the same pack again; the store knows what is done."""
+        from submitit.helpers import DelayedSubmission
+
         return DelayedSubmission(self, pack)
 
 
 def submit(todo: list[Run], profile: Profile, *, runs: Path, wandb: Mode = "off", name: str) -> list[str]:
     """Submit one array with one sbatch call and return its job ids at once; each run remembers its job and log."""
+    if not shutil.which("sbatch"):
+        raise ValueError("sbatch is not on this machine: submit from a login node, or use --launcher local")
     executor = _executor(profile, runs, name)
     packs = _packs(todo, profile)
-    jobs = executor.map_array(Pack(runs.resolve(), wandb), packs)
+    try:
+        jobs = executor.map_array(Pack(runs.resolve(), wandb), packs)
+    except RuntimeError as error:
+        raise ValueError(f"the cluster refused the array: {error}") from error
     for job, pack in zip(jobs, packs, strict=True):
         for run in pack:
             directory = RunDirectory.of(run, runs).path
@@ -98,19 +104,29 @@ def submit(todo: list[Run], profile: Profile, *, runs: Path, wandb: Mode = "off"
 
 def script(todo: list[Run], profile: Profile, *, runs: Path, name: str) -> str:
     """The sbatch script that `submit` would send."""
+    from submitit.slurm.slurm import _make_sbatch_string
+
     parameters = {**_executor(profile, runs, name)._executor.parameters, "map_count": len(_packs(todo, profile))}
     return _make_sbatch_string(command="python -m submitit.core._submit FOLDER", folder=_folder(runs), **parameters)
 
 
 def queue_states(job_ids: list[str]) -> dict[str, str]:
-    """PENDING, RUNNING, ... of the jobs that are still in the queue."""
+    """PENDING, RUNNING, ... of the jobs that are still in the queue.
+
+    Raises:
+        QueueUnknownError: if the controller does not answer; that says nothing about the jobs.
+    """
     if not job_ids:
         return {}
+    if not shutil.which("squeue"):
+        raise QueueUnknownError("squeue is not on this machine")
     arrays = sorted({job_id.split("_")[0] for job_id in job_ids})
     found = subprocess.run(
         ["squeue", "--noheader", "--array", "--format=%i %T", f"--jobs={','.join(arrays)}"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
+    if found.returncode and "Invalid job id" not in found.stderr:  # which it says of jobs that ended long ago
+        raise QueueUnknownError(found.stderr.strip())
     return dict(line.split(maxsplit=1) for line in found.stdout.splitlines() if " " in line)
 
 
@@ -124,7 +140,9 @@ def _folder(runs: Path) -> str:
     return str(runs.resolve() / ".slurm" / "%A")
 
 
-def _executor(profile: Profile, runs: Path, name: str) -> submitit.AutoExecutor:
+def _executor(profile: Profile, runs: Path, name: str) -> Any:
+    import submitit
+
     executor = submitit.AutoExecutor(folder=_folder(runs), cluster="slurm", slurm_max_num_timeout=profile.max_timeouts)
     executor.update_parameters(
         name=name.split(".")[-1],
@@ -137,7 +155,7 @@ def _executor(profile: Profile, runs: Path, name: str) -> submitit.AutoExecutor:
         slurm_mem=profile.mem,
         slurm_signal_delay_s=profile.signal_seconds,
         slurm_array_parallelism=profile.parallel,
-        slurm_setup=[f"cd {ROOT}", f"export PYTHONPATH={ROOT}"],
+        slurm_setup=[f"cd {shlex.quote(str(ROOT))}", f"export PYTHONPATH={shlex.quote(str(ROOT))}:$PYTHONPATH"],
         slurm_additional_parameters={"requeue": True} if profile.requeue else {"no-requeue": True},
     )
     return executor

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from .config import expand
-from .slurm import queue_states
+from .slurm import QueueUnknownError, queue_states
 from .store import RUNS, RunDirectory, experiments_in
 from .tracking import split_mode
 
@@ -34,7 +34,7 @@ def main(arguments: argparse.Namespace) -> None:
         grids = {arguments.experiment: [RunDirectory.of(run, arguments.runs) for run in grid]}
     else:
         folders = experiments_in(arguments.runs)
-        grids = {folder.name: [RunDirectory(p) for p in sorted(folder.iterdir())] for folder in folders}
+        grids = {folder.name: [RunDirectory(p) for p in sorted(folder.iterdir()) if p.is_dir()] for folder in folders}
     for name, directories in grids.items():
         print(describe(name, directories))
 
@@ -48,12 +48,15 @@ def describe(name: str, directories: list[RunDirectory]) -> str:
     parts = ", ".join(f"{counts[state]} {state}" for state in ("done", "running", "failed", "missing") if counts[state])
     lines = [f"{name} [{bar}] {parts or 'no runs'}"]
     jobs = [job[0] for directory, state in states.items() if state != "done" and (job := directory.job())]
-    queued = Counter(queue_states(jobs).values())
+    try:
+        queued = Counter(queue_states(jobs).values())
+    except QueueUnknownError as error:
+        queued = Counter()
+        lines.append(f"  the queue does not answer: {error}")
     if queued:
         tasks = ", ".join(f"{count} {state.lower()}" for state, count in sorted(queued.items()))
         lines.append(f"  tasks in the queue: {tasks}")
     for directory, state in states.items():
         if state == "failed":
-            reason = directory.failure_path.read_text(encoding="utf-8").strip().splitlines()[-1]
-            lines.append(f"  failed {directory.path.name}: {reason} (log: {directory.log_path})")
+            lines.append(f"  failed {directory.reason()}")
     return "\n".join(lines)

@@ -27,7 +27,7 @@ State = Literal["missing", "running", "failed", "done"]
 
 _TRIES = 10
 _PAUSE = 0.02
-"""Seconds between tries: looking at a run's state holds its lock for an instant."""
+"""Seconds between tries: looking at a run's state shares its lock for an instant."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,20 @@ class RunDirectory:
             return "done"
         if not self.path.exists():
             return "missing"
-        with self.claim() as claimed:
-            if not claimed:
-                return "running"
+        if self._held():
+            return "running"
         return "failed" if self.failure_path.exists() else "missing"
+
+    def _held(self) -> bool:
+        """Whether a process holds the run; looking leaves no trace and does not wait."""
+        try:
+            with open(self.path / "lock", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
 
     @contextmanager
     def claim(self) -> Iterator[bool]:
@@ -79,8 +89,8 @@ class RunDirectory:
         path = self.path / "job.txt"
         if not path.exists():
             return None
-        job_id, log = path.read_text(encoding="utf-8").splitlines()
-        return job_id, log
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return (lines[0], lines[1]) if len(lines) == 2 else None
 
     def begin(self, run: Run) -> None:
         """Store the resolved config and forget an earlier failure."""
@@ -90,20 +100,33 @@ class RunDirectory:
     def finish(self, record: Record) -> None:
         """Store the record, which makes the run done, and drop its checkpoint."""
         write_atomically(self.record_path, json.dumps(plain(record), sort_keys=True, allow_nan=False) + "\n")
-        self.checkpoint_path.unlink(missing_ok=True)
+        for leftover in (self.checkpoint_path, self.failure_path):
+            leftover.unlink(missing_ok=True)
 
     def fail(self, reason: str) -> None:
         write_atomically(self.failure_path, reason)
 
     def record(self) -> Record:
         """The finished record."""
-        found: Record = json.loads(self.record_path.read_text(encoding="utf-8"))
+        try:
+            found: Record = json.loads(self.record_path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{self.record_path} is not a record ({error}): delete it and run again") from error
         return found
 
     def set_aside(self) -> None:
-        """Keep an earlier record under another name, so that the run is computed again."""
+        """Keep an earlier record under a numbered name, so that the run is computed again."""
         if self.record_path.exists():
-            self.record_path.rename(self.path / "record.previous.json")
+            number = 1 + len(list(self.path.glob("record.previous*.json")))
+            self.record_path.rename(self.path / f"record.previous{number}.json")
+
+    def reason(self) -> str:
+        """The last line of a failure, with where to read the rest."""
+        try:
+            lines = self.failure_path.read_text(encoding="utf-8").strip().splitlines()
+        except FileNotFoundError:
+            lines = []
+        return f"{self.path.name}: {lines[-1] if lines else 'no reason was stored'} (log: {self.log_path})"
 
 
 def experiments_in(runs: Path) -> list[Path]:

@@ -32,7 +32,8 @@ class Tracker:
 
     def __init__(self, run: Run, directory: RunDirectory, mode: Mode) -> None:
         self.curves = directory.path / "curves.jsonl"
-        self.curves.unlink(missing_ok=True)
+        if not directory.checkpoint_path.exists():  # a run that goes on keeps its curves
+            self.curves.unlink(missing_ok=True)
         self.wandb_run: Any = None
         if mode != "off":
             self._try("starting", lambda: self._start(run, directory.path, mode))

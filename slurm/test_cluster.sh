@@ -84,7 +84,7 @@ case ${1:-} in
       kill "$process"
       for _ in $(seq 1 50); do kill -0 "$process" 2>/dev/null || break; sleep 0.1; done
     done
-    rm -rf "$folder" ;;
+    [ ! -e "$SLURM_CONF" ] || rm -rf "$folder" ;;
   status)
     for name in munge/pid slurmctld.pid slurmd.pid; do
       alive "$folder/$name" && echo "${name%pid} up" || echo "${name%pid} down"

@@ -157,10 +157,8 @@ class _RegressionLoss(Loss):
         z = _single_output(outputs)
         check_vector(targets, "targets", length=len(z))
         if self.limit is not None and bool((targets.abs() > self.limit).any()):
-            worst = float(targets.abs().max())
-            raise ValueError(
-                f"targets reach {worst:g}, beyond limit={self.limit:g}: raise limit or rescale the targets"
-            )
+            reach = float(targets.abs().max())
+            raise ValueError(f"targets reach {reach:g}, beyond limit={self.limit:g}: raise limit or rescale them")
         return self._of_residual(self.clip(z) - targets)
 
     def clip(self, outputs: Tensor) -> Tensor:

@@ -14,6 +14,9 @@ def configs(tmp_path):
     folder.mkdir()
     (folder / "cpu.yaml").write_text("scale: 2.0  # why\nsweep:\n  seed: [0, 1]\n  mode: [plain, slow]\n")
     (folder / "paper.yaml").write_text("profile: paper\nscale: 5.0  # why\n")
+    (folder / "yaml.yaml").write_text("seed: [1,\n")
+    (folder / "list.yaml").write_text("sweep: [1, 2]\n")
+    (folder / "number.yaml").write_text("sweep: {1: [2]}\n")
     (folder / "broken.yaml").write_text("sweep:\n  seed: 3\n")
     (folder / "typo.yaml").write_text("sclae: 2.0\n")
     return tmp_path
@@ -58,8 +61,14 @@ def test_a_profile_names_its_variant(configs):
         (["seed=one"], "Value 'one'.*(key seed)"),
         (["scale=[1,two]"], "could not be converted to Float.*(key scale)"),
         (["seed"], "'seed' is not of the form key=value"),
-        (["config=nothing"], "nothing.yaml does not exist: config is one of broken, cpu, paper, typo"),
+        (["config=nothing"], "nothing.yaml does not exist: config is one of broken, cpu, list, number, paper"),
         (["config=broken"], "sweep.seed must be a list of values, got 3"),
+        (["config=yaml"], "yaml.yaml is not valid YAML"),
+        (["config=list"], "sweep must map keys to lists of values"),
+        (["config=number"], "no config key '1'"),
+        (["seed=[1,"], "cannot be read"),
+        (["scale=${x"], "cannot be read"),
+        (["seed=[]"], "sweeps over nothing"),
         (["config=typo"], "no config key 'sclae': did you mean scale"),
         (["profile=smoke"], "smoke.yaml does not exist"),
     ],
@@ -67,6 +76,10 @@ def test_a_profile_names_its_variant(configs):
 def test_refusals(configs, arguments, message):
     with pytest.raises(ValueError, match=message):
         expand(TOY, arguments, configs=configs)
+
+
+def test_a_point_named_twice_is_one_run(configs):
+    assert len(expand(TOY, ["seed=[0,0]", "mode=plain"], configs=configs)) == 1
 
 
 def test_unknown_experiments():

@@ -45,7 +45,7 @@ def test_a_record_holds_result_and_origin(tmp_path, counter):
     assert record["config"] == run.values
     assert (record["run_id"], record["seed"], record["profile"]) == (run.run_id, 0, "smoke")
     assert record["seconds"] >= 0
-    assert record["peak_bytes"] > 1e6
+    assert record["process_peak_bytes"] > 1e6
     assert record["device"]
     assert len(record["git_commit"]) == 40
     assert "hello from 0" in RunDirectory.of(run, tmp_path).log_path.read_text()
@@ -66,7 +66,7 @@ def test_force_computes_again_and_keeps_the_old_record(tmp_path, counter):
     assert counter() == 2
     (run,) = grid(1)
     directory = RunDirectory.of(run, tmp_path)
-    previous = json.loads((directory.path / "record.previous.json").read_text())
+    previous = json.loads((directory.path / "record.previous1.json").read_text())
     assert previous["metrics"] == directory.record()["metrics"]
 
 
@@ -229,3 +229,105 @@ def test_a_disk_that_cannot_be_written_loses_nothing(small_disk, counter, troubl
     ballast.unlink(missing_ok=True)
     subprocess.run(command("run", *options), cwd=ROOT, check=True, capture_output=True)
     assert [RunDirectory.of(run, store).state() for run in [*done, *waiting]] == ["done"] * 5
+
+
+def test_a_run_that_goes_on_keeps_its_curves(tmp_path, counter):
+    runs = grid(1, mode="kill")
+    directory = RunDirectory.of(runs[0], tmp_path)
+    assert list(local(runs, runs=tmp_path, processes=1)) == ["failed"]
+    (directory.path / "curves.jsonl").write_text('{"step": -1}\n')
+    assert execute(runs[0], runs=tmp_path) == "computed"
+    assert len((directory.path / "curves.jsonl").read_text().splitlines()) == 4
+    assert not directory.checkpoint_path.exists()
+
+
+def test_an_interrupt_while_a_record_is_written_is_not_swallowed(tmp_path, counter, monkeypatch):
+    (run,) = grid(1)
+    replace = os.replace
+
+    def interrupted(source, target):
+        replace(source, target)
+        if str(target).endswith("record.json"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.records.os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, runs=tmp_path)
+    assert RunDirectory.of(run, tmp_path).state() == "done"
+
+
+def test_the_end_of_a_task_is_no_failure_of_its_run(tmp_path, counter, monkeypatch):
+    from submitit.core.utils import UncompletedJobError
+
+    def ended(config, context):
+        raise UncompletedJobError("timed-out too many times")
+
+    monkeypatch.setattr(toy, "run", ended)
+    (run,) = grid(1)
+    with pytest.raises(UncompletedJobError):
+        execute(run, runs=tmp_path)
+    assert RunDirectory.of(run, tmp_path).state() == "missing"
+
+
+def test_numpy_and_torch_scalars_are_stored(tmp_path, counter, monkeypatch):
+    import numpy as np
+    import torch
+
+    monkeypatch.setattr(toy, "run", lambda *_: {"a": np.float32(1.5), "b": torch.tensor(2), "c": np.float64("nan")})
+    (run,) = grid(1)
+    assert execute(run, runs=tmp_path) == "computed"
+    assert RunDirectory.of(run, tmp_path).record()["metrics"] == {"a": 1.5, "b": 2, "c": None}
+
+
+def test_a_machine_without_git_still_gives_records(tmp_path, counter, monkeypatch):
+    from experiments.records import provenance
+
+    provenance.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (run,) = grid(1)
+    assert execute(run, runs=tmp_path) == "computed"
+    record = RunDirectory.of(run, tmp_path).record()
+    assert record["git_commit"] is None
+    assert record["git_dirty"] is None
+    provenance.cache_clear()
+
+
+def test_odd_files_do_not_stop_status_and_collect(tmp_path, counter):
+    (run,) = grid(1, mode="fail")
+    execute(run, runs=tmp_path / "runs")
+    directory = RunDirectory.of(run, tmp_path / "runs")
+    directory.failure_path.write_text("")
+    (directory.path / "job.txt").write_text("")
+    (directory.path.parent / "stray.txt").touch()
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
+    status = subprocess.run(command("status", "--runs", str(tmp_path / "runs")), **options)
+    assert "no reason was stored" in status.stdout
+    directory.record_path.write_text('{"run_id": ')
+    places = ["--runs", str(tmp_path / "runs"), "--records", str(tmp_path / "records")]
+    collected = subprocess.run(command("collect", *places), **options)
+    assert "record.json is not a record" in collected.stderr
+    assert "Traceback" not in collected.stderr
+    empty = subprocess.run(command("collect", "--runs", str(tmp_path / "nothing")), **options)
+    assert "no finished runs" in empty.stdout
+
+
+def test_bad_options_are_refused_before_anything_is_touched(tmp_path, counter):
+    options = [TOY, "wandb=off", "--runs", str(tmp_path)]
+    subprocess.run(command("run", *options), cwd=ROOT, check=True, capture_output=True)
+    for extra in (["--launcher", "slurm", "--profile", "typo"], ["--slice", "3/2"], ["--processes", "-1"]):
+        done = subprocess.run(
+            command("run", *options, "--force", *extra), cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        assert "Traceback" not in done.stderr
+    assert counter() == 1
+    assert RunDirectory.of(grid(1)[0], tmp_path).state() == "done"
+
+
+def test_runs_without_submitit(tmp_path, counter):
+    code = (
+        "import sys; sys.modules['submitit'] = None; from experiments.__main__ import main; "
+        f"main(['run', '{TOY}', 'wandb=off', '--slice', '0/1', '--runs', '{tmp_path}'])"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    assert counter() == 1

@@ -14,7 +14,8 @@ from experiments import slurm
 from experiments.config import Run
 from experiments.launch import inline
 from experiments.records import ROOT
-from experiments.slurm import Profile, load_profile, queue_states, script, submit
+from experiments.slurm import Profile, QueueUnknownError, load_profile, queue_states, script, submit
+from experiments.status import describe
 from experiments.store import RunDirectory
 from tests.experiments import toy
 
@@ -212,3 +213,32 @@ def test_bad_profiles(tmp_path):
         Profile(minutes=1, signal_seconds=30)
     with pytest.raises(ValueError, match="--profile is one of type, typo"):
         load_profile("none", tmp_path)
+
+
+def fake(tmp_path, monkeypatch, name, script):
+    """Put a program of that name first on the PATH."""
+    program = tmp_path / "bin" / name
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+def test_a_silent_controller_is_not_an_empty_queue(tmp_path, monkeypatch):
+    fake(tmp_path, monkeypatch, "squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(QueueUnknownError, match="Unable to contact"):
+        queue_states(["7_0"])
+    directory = RunDirectory(tmp_path / "runs" / "toy" / "abc")
+    directory.path.mkdir(parents=True)
+    (directory.path / "job.txt").write_text("7_0\n/tmp/log\n")
+    assert "the queue does not answer: Unable to contact" in describe("toy", [directory])
+    fake(tmp_path, monkeypatch, "squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    assert queue_states(["7_0"]) == {}
+
+
+def test_without_sbatch(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="sbatch is not on this machine: submit from a login node"):
+        submit(grid(1), PROFILE, runs=tmp_path, name=TOY)
+    with pytest.raises(QueueUnknownError, match="squeue is not on this machine"):
+        queue_states(["7_0"])
