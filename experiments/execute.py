@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import torch
 
@@ -38,10 +39,20 @@ class Context:
         """A point of the run's curves."""
         self.tracker.log(step, values)
 
-    @property
-    def checkpoint(self) -> Path:
-        """Where a long training keeps its state; it survives until the run is done."""
-        return self.directory.checkpoint_path
+    def save(self, state: dict[str, Any]) -> None:
+        """Keep the state of a long training (tensors and plain values) until the run is done; whole or not at all."""
+        path = self.directory.checkpoint_path
+        aside = path.with_suffix(".tmp")
+        torch.save(state, aside)
+        os.replace(aside, path)
+
+    def load(self) -> dict[str, Any] | None:
+        """The state that an earlier attempt saved last, on the CPU; None at a first attempt."""
+        path = self.directory.checkpoint_path
+        if not path.exists():
+            return None
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return state
 
 
 def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off") -> Outcome:

@@ -7,15 +7,17 @@ import sys
 import time
 
 import pytest
+import torch
 
 from experiments import store
 from experiments.collect import collect
 from experiments.config import Run
-from experiments.execute import execute
+from experiments.execute import Context, execute
 from experiments.launch import inline, local
 from experiments.records import ROOT, read_records
 from experiments.status import describe
 from experiments.store import RunDirectory
+from experiments.tracking import Tracker
 from tests.experiments import toy
 
 TOY = "tests.experiments.toy"
@@ -231,14 +233,35 @@ def test_a_disk_that_cannot_be_written_loses_nothing(small_disk, counter, troubl
     assert [RunDirectory.of(run, store).state() for run in [*done, *waiting]] == ["done"] * 5
 
 
-def test_a_run_that_goes_on_keeps_its_curves(tmp_path, counter):
+def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path, counter):
     runs = grid(1, mode="kill")
     directory = RunDirectory.of(runs[0], tmp_path)
     assert list(local(runs, runs=tmp_path, processes=1)) == ["failed"]
-    (directory.path / "curves.jsonl").write_text('{"step": -1}\n')
+    assert directory.checkpoint_path.exists()
     assert execute(runs[0], runs=tmp_path) == "computed"
-    assert len((directory.path / "curves.jsonl").read_text().splitlines()) == 4
+    curves = [json.loads(line) for line in (directory.path / "curves.jsonl").read_text().splitlines()]
+    assert [point["step"] for point in curves] == [0, 1, 2]  # none twice
     assert not directory.checkpoint_path.exists()
+
+
+def test_a_checkpoint_is_replaced_whole(tmp_path, monkeypatch):
+    (run,) = grid(1)
+    directory = RunDirectory.of(run, tmp_path)
+    directory.path.mkdir(parents=True)
+    context = Context(directory, Tracker(run, directory, "off"))
+    assert context.load() is None
+    context.save({"step": 1, "weights": torch.ones(3)})
+
+    def killed(state, path):
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        context.save({"step": 2})
+    state = context.load()
+    assert state["step"] == 1
+    assert torch.equal(state["weights"], torch.ones(3))
 
 
 def test_an_interrupt_while_a_record_is_written_is_not_swallowed(tmp_path, counter, monkeypatch):
@@ -271,7 +294,6 @@ def test_the_end_of_a_task_is_no_failure_of_its_run(tmp_path, counter, monkeypat
 
 def test_numpy_and_torch_scalars_are_stored(tmp_path, counter, monkeypatch):
     import numpy as np
-    import torch
 
     monkeypatch.setattr(toy, "run", lambda *_: {"a": np.float32(1.5), "b": torch.tensor(2), "c": np.float64("nan")})
     (run,) = grid(1)

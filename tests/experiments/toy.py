@@ -13,7 +13,7 @@ class Config:
     seed: int = 0
     scale: float = 1.0
     mode: str = "plain"
-    """plain, fail, slow, or kill (dies without a word the first time)."""
+    """plain, fail, slow, or kill (dies without a word after its first step)."""
     layers: list[int] = field(default_factory=lambda: [2])
 
 
@@ -25,10 +25,11 @@ def run(config, context):
         raise RuntimeError(f"seed {config.seed} fails on purpose")
     if config.mode == "slow":
         time.sleep(0.5)
-    if config.mode == "kill" and not context.checkpoint.exists():
-        context.checkpoint.write_text("half way")
-        os.kill(os.getpid(), 9)
-    for step in range(3):
+    state = context.load() or {"step": 0}
+    for step in range(state["step"], 3):
         context.log(step, loss=config.scale / (1 + step))
+        context.save({"step": step + 1})
+        if config.mode == "kill" and step == 0:
+            os.kill(os.getpid(), 9)
     draw = torch.randn(200_000, generator=torch.Generator().manual_seed(config.seed))
     return {"mean": float(config.scale * draw.mean()), "undefined": float("nan")}
