@@ -54,6 +54,14 @@ def unit_features(n: int, d: int, shift: float, generator: torch.Generator) -> T
     return nn.functional.normalize((latent @ weights + 3 * noise).relu())
 
 
+def _sinkhorn_contenders(x: Tensor, y: Tensor) -> dict[str, Contender]:
+    return {
+        "ours": lambda: sinkhorn_divergence(x, y).value,
+        "geomloss, scaling 0.9": lambda: geomloss_divergence(x, y),
+        "POT, tol 1e-4": lambda: pot_divergence(x, y),
+    }
+
+
 def sinkhorn(size: dict[str, int], generator: torch.Generator) -> Case:
     n, d = size["n"], size["d"]
     x, y = unit_features(n, d, 0.0, generator), unit_features(n, d, 0.3, generator)
@@ -66,12 +74,7 @@ def sinkhorn(size: dict[str, int], generator: torch.Generator) -> Case:
     return Case(
         "Sinkhorn divergence, unit features",
         f"{n} x {n} x {d}",
-        {
-            "ours": lambda: sinkhorn_divergence(x, y).value,
-            "geomloss, scaling 0.9": lambda: geomloss_divergence(x, y),
-            "POT, tol 1e-4": lambda: pot_divergence(x, y),
-            "three bare products": bare_products,
-        },
+        {**_sinkhorn_contenders(x, y), "three bare products": bare_products},
         (
             Target("geomloss, scaling 0.9", "time", at_least=10),
             Target("geomloss, scaling 0.9", "memory", at_least=2),
@@ -98,11 +101,7 @@ def sinkhorn_plane(size: dict[str, int], generator: torch.Generator) -> Case:
     return Case(
         "Sinkhorn divergence, log domain",
         f"{n} x {n} x 2",
-        {
-            "ours": lambda: sinkhorn_divergence(x, y).value,
-            "geomloss, scaling 0.9": lambda: geomloss_divergence(x, y),
-            "POT, tol 1e-4": lambda: pot_divergence(x, y),
-        },
+        _sinkhorn_contenders(x, y),
     )
 
 

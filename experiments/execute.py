@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import torch
 
 from .config import Run, experiment_module
-from .records import provenance
+from .records import provenance, replacing
 from .store import RUNS, RunDirectory
 from .tracking import Mode, Tracker
 
@@ -41,10 +39,8 @@ class Context:
 
     def save(self, state: dict[str, Any]) -> None:
         """Keep the state of a long training (tensors and plain values) until the run is done; whole or not at all."""
-        path = self.directory.checkpoint_path
-        aside = path.with_suffix(".tmp")
-        torch.save(state, aside)
-        os.replace(aside, path)
+        with replacing(self.directory.checkpoint_path) as aside:
+            torch.save(state, aside)
 
     def load(self) -> dict[str, Any] | None:
         """The state that an earlier attempt saved last, on the CPU; None at a first attempt."""
@@ -67,7 +63,11 @@ def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off") -> Outcome:
         if directory.record_path.exists():
             return "done before"
         directory.begin(run)
-        with open(directory.log_path, "a", encoding="utf-8", buffering=1) as log, _printing_to(log):
+        with (
+            open(directory.log_path, "a", encoding="utf-8", buffering=1) as log,
+            redirect_stdout(log),
+            redirect_stderr(log),
+        ):
             try:
                 _compute(run, directory, wandb)
             except Exception as error:
@@ -101,12 +101,3 @@ def _compute(run: Run, directory: RunDirectory, wandb: Mode) -> None:
         **origin,
     })  # fmt: skip
     tracker.finish(metrics)
-
-
-@contextmanager
-def _printing_to(log: IO[str]) -> Iterator[None]:
-    with redirect_stdout(log), redirect_stderr(log):
-        try:
-            yield
-        finally:
-            log.flush()

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="with slurm: block until the array has left the queue")
     parser.add_argument("--slice", default="0/1", metavar="I/N", help="every N-th run from the I-th")
     parser.add_argument(
-        "--processes", type=_positive, default=os.cpu_count(), help="of --launcher local (default: all cores)"
+        "--processes", type=_positive, default=os.cpu_count() or 1, help="of --launcher local (default: all cores)"
     )
     parser.add_argument("--runs", type=Path, default=RUNS, help="the run store (default: results/runs)")
     parser.add_argument(
@@ -149,7 +149,7 @@ def inline(todo: list[Run], *, runs: Path, wandb: Mode = "off") -> Iterator[Outc
         yield execute(run, runs=runs, wandb=wandb)
 
 
-def local(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int | None = None) -> Iterator[Outcome]:
+def local(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int = 1) -> Iterator[Outcome]:
     """In worker processes. A worker that is killed takes its current run with it, and is replaced."""
     context = multiprocessing.get_context("spawn")
     waiting = todo[::-1]
@@ -163,7 +163,7 @@ def local(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int | 
         here.send(waiting.pop())
 
     try:
-        for _ in range(min(processes or 1, len(todo))):
+        for _ in range(min(processes, len(todo))):
             hire()
         while workers:
             for connection in wait(list(workers)):

@@ -10,6 +10,8 @@ import os
 import platform
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -39,24 +41,31 @@ def run_id(experiment: str, profile: str, config: Record) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:12]
 
 
-def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
-    """Replace a file in one step: readers see the old text or the new one, never a part.
-
-    Without ``sync`` a crash of the machine may lose it, which is fine for what can be made again.
-    """
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write aside; it takes the place of ``path`` in one step when the block ends, and never in part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(descriptor)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
+        yield Path(name)
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
+    """Replace a file in one step: readers see the old text or the new one, never a part.
+
+    Without ``sync`` a crash of the machine may lose it, which is fine for what can be made again.
+    """
+    with replacing(path) as aside, open(aside, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
 
 
 def write_record(record: Record, path: Path) -> None:

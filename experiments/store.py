@@ -24,7 +24,6 @@ RUNS = ROOT / "results" / "runs"
 
 State = Literal["missing", "running", "failed", "done"]
 
-
 _TRIES = 10
 _PAUSE = 0.02
 """Seconds between tries: looking at a run's state shares its lock for an instant."""
@@ -100,8 +99,7 @@ class RunDirectory:
     def finish(self, record: Record) -> None:
         """Store the record, which makes the run done, and drop its checkpoint."""
         write_atomically(self.record_path, json.dumps(plain(record), sort_keys=True, allow_nan=False) + "\n")
-        for leftover in (self.checkpoint_path, self.failure_path):
-            leftover.unlink(missing_ok=True)
+        self.checkpoint_path.unlink(missing_ok=True)
 
     def fail(self, reason: str) -> None:
         write_atomically(self.failure_path, reason)

@@ -14,8 +14,7 @@ def check_sample(x: Tensor, name: str, *, min_samples: int = 1) -> Tensor:
 
 
 def _check_matrix(x: Tensor, name: str, min_samples: int) -> Tensor:
-    if not isinstance(x, Tensor):
-        raise ValueError(f"{name} must be a torch tensor, got {type(x).__name__}: use torch.as_tensor({name})")
+    _check_tensor(x, name)
     if x.ndim != 2:
         raise ValueError(f"{name} must have shape [n, d], got {list(x.shape)}: reshape it to one row per sample")
     if x.shape[1] == 0:
@@ -25,8 +24,7 @@ def _check_matrix(x: Tensor, name: str, min_samples: int) -> Tensor:
 
 def check_inputs(x: Tensor, name: str) -> Tensor:
     """Return ``x`` if it is a finite, non-empty float32/float64 tensor ``[n, ...]`` of model inputs."""
-    if not isinstance(x, Tensor):
-        raise ValueError(f"{name} must be a torch tensor, got {type(x).__name__}: use torch.as_tensor({name})")
+    _check_tensor(x, name)
     if x.ndim < 2:
         raise ValueError(f"{name} must have shape [n, ...], got {list(x.shape)}: reshape it to one row per sample")
     return _check_finite(_check_rows(x, name, 1), name)
@@ -34,13 +32,17 @@ def check_inputs(x: Tensor, name: str) -> Tensor:
 
 def check_vector(x: Tensor, name: str, *, length: int | None = None, min_samples: int = 1) -> Tensor:
     """Return ``x`` if it is a finite float32/float64 vector ``[n]``, of the given length if there is one."""
-    if not isinstance(x, Tensor):
-        raise ValueError(f"{name} must be a torch tensor, got {type(x).__name__}: use torch.as_tensor({name})")
+    _check_tensor(x, name)
     if x.ndim != 1:
         raise ValueError(f"{name} must have shape [n], got {list(x.shape)}: flatten it to one value per sample")
     if length is not None and len(x) != length:
         raise ValueError(f"{name} has {len(x)} values for {length} samples: pass one value per sample")
     return _check_finite(_check_rows(x, name, min_samples), name)
+
+
+def _check_tensor(x: object, name: str) -> None:
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} must be a torch tensor, got {type(x).__name__}: use torch.as_tensor({name})")
 
 
 def _check_rows(x: Tensor, name: str, min_samples: int) -> Tensor:

@@ -11,7 +11,6 @@ import torch
 
 from experiments import store
 from experiments.collect import collect
-from experiments.config import Run
 from experiments.execute import Context, execute
 from experiments.launch import inline, local
 from experiments.records import ROOT, read_records
@@ -19,20 +18,7 @@ from experiments.status import describe
 from experiments.store import RunDirectory
 from experiments.tracking import Tracker
 from tests.experiments import toy
-
-TOY = "tests.experiments.toy"
-
-
-@pytest.fixture
-def counter(tmp_path, monkeypatch):
-    path = tmp_path / "counter"
-    path.touch()
-    monkeypatch.setenv("TOY_COUNTER", str(path))
-    return lambda: len(path.read_text().splitlines())
-
-
-def grid(n=4, **options):
-    return [Run(TOY, toy.Config(seed=seed, **options)) for seed in range(n)]
+from tests.experiments.toy import TOY, grid
 
 
 def command(*arguments):

@@ -18,8 +18,8 @@ from experiments.slurm import Profile, QueueUnknownError, load_profile, queue_st
 from experiments.status import describe
 from experiments.store import RunDirectory
 from tests.experiments import toy
+from tests.experiments.toy import TOY, grid
 
-TOY = "tests.experiments.toy"
 PROFILE = Profile(partition="normal", minutes=5, signal_seconds=5, runs_per_task=4)
 
 
@@ -58,19 +58,6 @@ def free_ports():
                 continue
             return port
     raise AssertionError("no free ports")
-
-
-@pytest.fixture
-def computed(tmp_path, monkeypatch):
-    """How often each (seed, scale) was computed."""
-    path = tmp_path / "counter"
-    path.touch()
-    monkeypatch.setenv("TOY_COUNTER", str(path))
-    return lambda: Counter(path.read_text().splitlines())
-
-
-def grid(n, **options):
-    return [Run(TOY, toy.Config(seed=seed, **options)) for seed in range(n)]
 
 
 def states(runs, store):

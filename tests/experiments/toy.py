@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from experiments.config import Run
+
+TOY = "tests.experiments.toy"
+
 
 @dataclass(frozen=True)
 class Config:
@@ -15,6 +19,11 @@ class Config:
     mode: str = "plain"
     """plain, fail, slow, or kill (dies without a word after its first step)."""
     layers: list[int] = field(default_factory=lambda: [2])
+
+
+def grid(n, **options):
+    """n runs that differ in their seed."""
+    return [Run(TOY, Config(seed=seed, **options)) for seed in range(n)]
 
 
 def run(config, context):

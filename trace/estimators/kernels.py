@@ -85,7 +85,7 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 2000) -> float:
     pooled = torch.cat(centred(x, y))
     largest = float(torch.linalg.vector_norm(pooled, dim=1).max())
     if len(pooled) > max_points:
-        pooled = pooled[torch.linspace(0, len(pooled) - 1, max_points, device=pooled.device).round().long()]
+        pooled = pooled[even_strides(len(pooled), max_points).to(pooled.device)]
     upper = torch.triu_indices(len(pooled), len(pooled), offset=1, device=pooled.device)
     pooled = pooled.double()
     distances = squared_distances(pooled, pooled)[upper[0], upper[1]]
@@ -95,6 +95,11 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 2000) -> float:
             "the median distance is 0 (most points coincide), so it gives no bandwidth: pass bandwidth=..."
         )
     return median
+
+
+def even_strides(n: int, count: int) -> Tensor:
+    """``count`` indices spread evenly over ``0..n-1``: a thinning that needs no random numbers."""
+    return torch.linspace(0, n - 1, count).round().long()
 
 
 def resolve_bandwidth(x: Tensor, y: Tensor, kernel: str, bandwidth: float | None) -> float:

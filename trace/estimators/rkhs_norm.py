@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_sample, check_vector
-from .kernels import KernelName, centred, gram, resolve_bandwidth
+from .kernels import KernelName, centred, even_strides, gram, resolve_bandwidth
 
 
 class RKHSNorm(NamedTuple):
@@ -61,7 +61,7 @@ def rkhs_norm(
     check_sample(features, "features", min_samples=3)
     check_vector(losses, "losses", length=len(features))
     if len(features) > max_samples:
-        chosen = torch.linspace(0, len(features) - 1, max_samples, device=features.device).round().long()
+        chosen = even_strides(len(features), max_samples).to(features.device)
         features, losses = features[chosen], losses[chosen]
     s = resolve_bandwidth(features, features, kernel, bandwidth)
     u, _ = centred(features.double(), features.double())
