@@ -22,6 +22,7 @@ from pathlib import Path
 from . import tables
 from .benchmark_cases import SIZES, Case, Contender, cases
 from .records import RECORDS, ROOT, Record, plain, provenance, run_id, write_record
+from .table_text import to_markdown
 
 _LONG = 5.0
 """Seconds above which a contender is timed once."""
@@ -60,7 +61,7 @@ def main(arguments: argparse.Namespace) -> None:
     }
     if not arguments.case:
         write_record(record, arguments.records / "benchmark.jsonl")
-    print(tables.to_markdown(tables.benchmark([plain(record)])))
+    print(to_markdown(tables.benchmark([plain(record)])))
 
 
 def measure(case: Case, profile: str, seed: int) -> list[Record]:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from experiments import tables
+from experiments import table_text, tables
 from experiments.records import RECORDS, ROOT, read_records
 
 RECORD = {
@@ -38,17 +38,17 @@ contender needs beyond its inputs.
 
 
 def test_golden_markdown():
-    assert tables.to_markdown(tables.benchmark([RECORD])) == MARKDOWN
+    assert table_text.to_markdown(tables.benchmark([RECORD])) == MARKDOWN
 
 
 def test_csv_reads_back():
-    rows = list(csv.reader(io.StringIO(tables.to_csv(tables.benchmark([RECORD])))))
+    rows = list(csv.reader(io.StringIO(table_text.to_csv(tables.benchmark([RECORD])))))
     assert rows[0][:3] == ["case", "size", "contender"]
     assert rows[2][2:5] == ["peer", "2", "4.00"]
 
 
 def test_latex_escapes_and_closes():
-    text = tables.to_latex(tables.benchmark([RECORD]), "benchmark")
+    text = table_text.to_latex(tables.benchmark([RECORD]), "benchmark")
     assert r"A \& B" in text
     assert r"time ratio $\geq$ 10: not met" in text
     assert text.count(r"\begin") == text.count(r"\end") == 2
@@ -58,10 +58,10 @@ def test_latex_escapes_and_closes():
 def test_marked_part_is_replaced(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- x:begin -->\nold\n<!-- x:end -->\nafter\n")
-    tables.replace_marked(page, "x", "new")
+    table_text.replace_marked(page, "x", "new")
     assert page.read_text() == "before\n<!-- x:begin -->\nnew\n<!-- x:end -->\nafter\n"
     with pytest.raises(ValueError, match="restore the two markers"):
-        tables.replace_marked(page, "y", "new")
+        table_text.replace_marked(page, "y", "new")
 
 
 def test_committed_tables_are_those_of_the_committed_records(tmp_path):

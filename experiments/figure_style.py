@@ -1,0 +1,57 @@
+"""The look of every figure: one column wide, colour-blind safe, the same bytes from the same records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from .records import replacing
+
+COLUMN = 3.4
+"""Width of a column in inches."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's palette, strongest contrasts first."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+plt.rcParams.update({
+    "figure.dpi": 200,
+    "savefig.bbox": "tight",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 6.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+})  # fmt: skip
+
+
+def axes(
+    columns: int = 1, rows: int = 1, *, width: float = COLUMN, height: float = 2.4, **options: Any
+) -> tuple[Figure, Any]:
+    """A figure ``width`` inches wide with a grid of axes, each row ``height`` inches high."""
+    return plt.subplots(rows, columns, figsize=(width, height * rows), layout="constrained", **options)
+
+
+def save(figure: Figure, name: str, folder: Path) -> None:
+    """``NAME.pdf`` and ``NAME.png``, without dates, whole or not at all."""
+    undated: dict[str, dict[str, str | None]] = {
+        "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+        "png": {"Software": None},
+    }
+    for suffix, metadata in undated.items():
+        with replacing(folder / f"{name}.{suffix}") as aside:
+            figure.savefig(aside, format=suffix, metadata=metadata)
+    plt.close(figure)

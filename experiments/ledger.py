@@ -1,0 +1,71 @@
+"""The form of the claims ledger: a claim is one statement of the paper and one function of records that judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from .records import Record
+
+Verdict = Literal["reproduced", "partly", "not reproduced", "contradicts itself", "not run here"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+Records = Mapping[str, list[Record]]
+"""The stored records of every experiment, by its name; an experiment that was not run has none."""
+
+
+class Finding(NamedTuple):
+    """What the records say about a claim."""
+
+    measured: str
+    """Our number with its interval, and its unit."""
+    runs: int
+    """How many trained pairs, draws or points stand behind it; 0 for arithmetic on the paper's own numbers."""
+    verdict: Verdict
+    why: str
+    """One sentence."""
+
+
+Judge = Callable[[Records], Finding]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, where it stands, and how records decide on it."""
+
+    name: str
+    label: str
+    """The paper's own label of the section, table or equation."""
+    statement: str
+    published: str
+    judge: Judge
+
+
+def claim(label: str, statement: str, *, published: str) -> Callable[[Judge], Claim]:
+    """Turn a judge into a `Claim`, named like the function."""
+
+    def named(judge: Judge) -> Claim:
+        return Claim(judge.__name__, label, statement, published, judge)
+
+    return named
+
+
+def not_run(experiment: str) -> Finding:
+    """The finding of a claim whose records do not exist."""
+    remedy = f"no records of {experiment}: `python -m experiments run {experiment}`, then `collect`"
+    return Finding("no records", 0, "not run here", remedy)
+
+
+def needs(experiment: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:
+    """A judge of one experiment's records; where there are none, the finding says so."""
+
+    def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
+        def judged(records: Records) -> Finding:
+            found = records.get(experiment, [])
+            return judge(found) if found else not_run(experiment)
+
+        judged.__name__ = judge.__name__
+        return judged
+
+    return wrap

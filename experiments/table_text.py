@@ -1,0 +1,66 @@
+"""A finished table as Markdown, LaTeX (booktabs) and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import NamedTuple
+
+from .records import write_atomically
+
+MISSING = "missing"
+"""What a cell says whose records do not exist."""
+
+
+class Table(NamedTuple):
+    """A finished table: every cell is the text that is printed."""
+
+    caption: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+def write(table: Table, label: str, folder: Path) -> None:
+    """``LABEL.md``, ``LABEL.tex`` and ``LABEL.csv``."""
+    for suffix, text in (("md", to_markdown(table)), ("tex", to_latex(table, label)), ("csv", to_csv(table))):
+        write_atomically(folder / f"{label}.{suffix}", text.rstrip() + "\n")
+
+
+def to_markdown(table: Table) -> str:
+    lines = [table.header, ["---"] * len(table.header), *table.rows]
+    body = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return f"{table.caption}\n\n{body}"
+
+
+def to_latex(table: Table, label: str) -> str:
+    """A booktabs table that needs nothing but ``booktabs``."""
+    lines = [" & ".join(_escape(cell) for cell in line) + r" \\" for line in [table.header, *table.rows]]
+    return "\n".join([
+        r"\begin{table}", r"\centering\scriptsize", rf"\caption{{{_escape(table.caption)}}}", rf"\label{{tab:{label}}}",
+        r"\begin{tabular}{" + "l" * len(table.header) + "}", r"\toprule", lines[0], r"\midrule", *lines[1:],
+        r"\bottomrule", r"\end{tabular}", r"\end{table}",
+    ])  # fmt: skip
+
+
+def to_csv(table: Table) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([table.header, *table.rows])
+    return text.getvalue()
+
+
+def replace_marked(path: Path, name: str, text: str) -> None:
+    """Rewrite what stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    page = path.read_text(encoding="utf-8")
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"{path} must hold {begin} and {end} once each: restore the two markers")
+    before, rest = page.split(begin)
+    write_atomically(path, before + begin + "\n" + text + "\n" + end + rest.split(end)[1])
+
+
+def _escape(text: str) -> str:
+    for symbol, command in (("\\", r"\textbackslash{}"), ("%", r"\%"), ("&", r"\&"), ("_", r"\_"), ("#", r"\#"),
+                            (">=", r"$\geq$"), ("<=", r"$\leq$")):  # fmt: skip
+        text = text.replace(symbol, command)
+    return text
