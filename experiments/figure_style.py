@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from cycler import cycler
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -34,7 +35,7 @@ plt.rcParams.update({
     "axes.spines.right": False,
     "legend.frameon": False,
     "pdf.fonttype": 42,
-    "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+    "axes.prop_cycle": cycler(color=COLOURS),
 })  # fmt: skip
 
 
