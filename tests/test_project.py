@@ -19,8 +19,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Every module may import the ones before it. Modules on one line do not import each other.
 LAYERS = [
     {"checks"},
-    {"losses", "sample"},
-    {"estimators"},
+    {"losses", "sample", "models"},
+    {"estimators", "training", "worlds"},
     {"features", "settings"},
     {"shift"},
     {"evidence"},

@@ -1,0 +1,96 @@
+"""Train and measure all pairs of a cell, with everything that pairs share computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import nn
+
+from trace import Sample
+from trace.features import FeatureMap
+from trace.shift import Shift
+from trace.training import Progress
+
+from .cells import Member, ModelSpec, Split, feature_map, fit_sources, fit_updates
+from .pairs import (
+    Losses,
+    Row,
+    SourceFeatures,
+    anchor_losses,
+    diagnose_pair,
+    exact_w1,
+    row,
+    shift_between,
+    source_features,
+)
+
+
+@dataclass
+class Cell:
+    """The samples of a cell, and the distances between them that were measured so far.
+
+    In the inputs themselves distances do not depend on the model, so several models share them.
+    """
+
+    sources: dict[int, Split]
+    targets: dict[tuple[float, int], Split]
+    test: Sample
+    exact: bool = False
+    """Measure the exact W1 as well."""
+    features: dict[object, SourceFeatures] = field(default_factory=dict)
+    shifts: dict[object, tuple[Shift, float | None]] = field(default_factory=dict)
+
+    def shift(self, spec: ModelSpec, member: Member, h: FeatureMap) -> tuple[Shift, float | None, float]:
+        """Distances between the features of a pair's samples: the `Shift`, the exact W1, the floor of the source."""
+        space = () if spec.features == "identity" else (spec.name, member.weight_decay)
+        near, far = (space, member.seed), (space, member.seed, member.severity)
+        if near not in self.features:
+            self.features[near] = source_features(h, self.sources[member.seed], member.seed)
+        if far not in self.shifts:
+            target = self.targets[member.severity, member.seed]
+            w1 = exact_w1(h, self.features[near], target) if self.exact else None
+            self.shifts[far] = (shift_between(h, self.features[near], target), w1)
+        return (*self.shifts[far], self.features[near].floor)
+
+
+class Measured(NamedTuple):
+    """The models of a cell and one row per pair."""
+
+    old: list[nn.Sequential]
+    new: list[nn.Sequential]
+    rows: list[Row]
+    remainders: dict[str, float]
+    """Statistical terms that depend on the sample sizes alone."""
+
+
+def measure(spec: ModelSpec, cell: Cell, pairs: Sequence[Member], progress: Progress | None = None) -> Measured:
+    """Q and Q~ of every pair, and the row that a record keeps of it."""
+    q = fit_sources(spec, cell.sources)
+    updates = fit_updates(spec, q, cell.targets, pairs, progress)
+    models = {key: q.stack.member(i) for key, i in q.position.items()}
+    losses = {key: anchor_losses(model, cell.test) for key, model in models.items()}
+    old, new, rows = [], [], []
+    remainders: dict[str, float] = {}
+    for i, member in enumerate(pairs):
+        key = (member.weight_decay, member.seed)
+        old.append(models[key])
+        new.append(updates.member(i))
+        found, remainders = _pair(spec, cell, member, models[key], new[i], losses[key])
+        rows.append({**member._asdict(), **found})
+    return Measured(old, new, rows, remainders)
+
+
+def _pair(
+    spec: ModelSpec, cell: Cell, member: Member, old: nn.Sequential, new: nn.Sequential, losses: Losses
+) -> tuple[Row, dict[str, float]]:
+    h = feature_map(spec, old)
+    shift, w1, floor = cell.shift(spec, member, h)
+    source, target = cell.sources[member.seed], cell.targets[member.severity, member.seed]
+    diagnostic = diagnose_pair(old, new, source, target, shift, h, (losses, anchor_losses(new, cell.test)))
+    found = {**row(diagnostic), "floor": floor}
+    if w1 is not None:
+        found["wasserstein1"] = w1
+    return found, {"label_noise": diagnostic.label_noise, "validation_error": diagnostic.validation_error,
+                   "lipschitz_loss": diagnostic.evidence.lipschitz}  # fmt: skip

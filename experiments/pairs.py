@@ -1,0 +1,128 @@
+"""One pair (Q, Q~) measured: every term of the diagnostic, anchor terms and the true risk change, as one flat row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from trace import Diagnostic, Sample, Settings
+from trace.diagnostic import assemble
+from trace.estimators.transport import SelfTransport, self_transport, sinkhorn_floor
+from trace.estimators.wasserstein import wasserstein1
+from trace.evidence import RiskChange, gather
+from trace.features import FeatureMap, extract
+from trace.losses import ClippedCrossEntropy, ZeroOne
+from trace.shift import Shift, measure_shift
+
+from .cells import Split, seeded
+
+LOSS = ClippedCrossEntropy()
+SETTINGS = Settings()
+DIGITS = 6
+"""Significant digits of stored numbers."""
+
+Row = dict[str, float]
+
+
+class Losses(NamedTuple):
+    """A model's losses on the anchor test sample, ``[N]`` each."""
+
+    values: Tensor
+    wrong: Tensor
+
+
+class SourceFeatures(NamedTuple):
+    """Source features with their self-transport, shared by all targets."""
+
+    u: Tensor
+    self_transport: SelfTransport
+    floor: float
+    """Sinkhorn divergence between halves of the source."""
+
+
+@torch.no_grad()
+def anchor_losses(model: nn.Module, test: Sample, *, chunk: int = 20_000) -> Losses:
+    """Losses and 0-1 errors on a large test sample, in chunks."""
+    if test.y is None:
+        raise ValueError("the anchor test sample must have labels: return Sample(x, y) from the world")
+    logits = torch.cat([model(x) for x in test.x.split(chunk)])
+    return Losses(LOSS(logits, test.y).double(), ZeroOne()(logits, test.y).double())
+
+
+def source_features(h: FeatureMap, source: Split, seed: int) -> SourceFeatures:
+    u = extract(h, source.train.x)
+    half = sinkhorn_floor(u, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters, num_splits=1,
+                          generator=seeded("floor", seed))  # fmt: skip
+    own = self_transport(u, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters)
+    return SourceFeatures(u, own, half.value)
+
+
+def shift_between(h: FeatureMap, source: SourceFeatures, target: Split) -> Shift:
+    return measure_shift(source.u, extract(h, target.train.x), SETTINGS, source_self=source.self_transport)
+
+
+def exact_w1(h: FeatureMap, source: SourceFeatures, target: Split) -> float:
+    """The distance that the theorem needs, where the samples are small enough to pay for it."""
+    return wasserstein1(source.u, extract(h, target.train.x)).value
+
+
+def diagnose_pair(
+    old: nn.Module,
+    new: nn.Module,
+    source: Split,
+    target: Split,
+    shift: Shift,
+    h: FeatureMap,
+    losses: tuple[Losses, Losses],
+) -> Diagnostic:
+    """The full diagnostic; the anchor losses of both models were computed before, Q's once for all its updates."""
+    evidence = gather(
+        old, new, source.train, target.train,
+        source_val=source.val, target_val=target.val, loss=LOSS, feature_map=h, shift=shift, settings=SETTINGS,
+    )  # fmt: skip
+    change = losses[1].values - losses[0].values
+    errors = float((losses[1].wrong - losses[0].wrong).mean())
+    known = RiskChange(float(change.mean()), float(change.std() / len(change) ** 0.5), errors, len(change))
+    return assemble(evidence._replace(risk_change=known), SETTINGS)
+
+
+def row(diagnostic: Diagnostic) -> Row:
+    """What a record keeps of a pair: estimates, from which `experiments.frame` derives terms, bounds and scores."""
+    e = diagnostic.evidence
+    if e.risk_change is None or e.sensitivity_source is None or e.sensitivity_target is None or e.rkhs_norm is None:
+        raise ValueError(f"a pair of a synthetic world lacks an estimate: {diagnostic.reasons}")
+    return {
+        "risk_change": e.risk_change.value,
+        "error_change": e.risk_change.error_rate,
+        "gap_source": diagnostic.gap_source,
+        "gap_target": diagnostic.gap_target,
+        "output_distance": e.output_distance.value,
+        "output_distance_squared": e.output_distance.squared,
+        "sensitivity_source": e.sensitivity_source.value,
+        "sensitivity_target": e.sensitivity_target.value,
+        "transport": e.shift.transport.value,
+        "mmd_squared": e.shift.mmd.squared,
+        "rkhs_norm": e.rkhs_norm.value,
+        "rkhs_at_edge": float(e.rkhs_norm.at_edge),
+        "population_ot": diagnostic.population_ot,
+        "population_mmd": diagnostic.population_mmd,
+        "anchor_worst_label": e.anchor.worst_label.value,
+        "anchor_upper": e.anchor.worst_label.bernstein.upper,
+        "anchor_lipschitz": e.anchor.lipschitz.value,
+        "anchor_disagreement": e.anchor.disagreement.value,
+        "anchor_plug_in": e.anchor.plug_in.value,
+    }
+
+
+def columns(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """Rows of equal keys as one list per key, rounded to what a record keeps."""
+    return {name: [significant(r[name]) for r in rows] for name in rows[0]}
+
+
+def significant(value: float, digits: int = DIGITS) -> float:
+    """A number rounded to significant digits; whole numbers stay short in JSON."""
+    rounded = float(f"{value:.{digits - 1}e}")
+    return int(rounded) if rounded.is_integer() else rounded
