@@ -11,6 +11,8 @@ import difflib
 import importlib
 import sys
 
+from .errors import UserError
+
 MODULES = {"run": "launch", "list": "catalogue"}
 """Commands that are not named like their module."""
 
@@ -49,7 +51,10 @@ def main(arguments: list[str]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(parser)
-    module.main(parser.parse_args(options))
+    try:
+        module.main(parser.parse_args(options))
+    except UserError as error:
+        raise SystemExit(str(error)) from error
 
 
 if __name__ == "__main__":

@@ -21,10 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    try:
-        counts = collect(arguments.runs, arguments.records)
-    except ValueError as error:
-        raise SystemExit(str(error)) from error
+    counts = collect(arguments.runs, arguments.records)
     print(
         "\n".join(f"{name}: {new} new, {total} in all" for name, (new, total) in counts.items()) or "no finished runs"
     )

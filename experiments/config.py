@@ -1,7 +1,8 @@
 """Configs: a frozen dataclass per experiment, merged with a YAML variant and ``key=value`` from the command line.
 
 ``configs/EXPERIMENT/VARIANT.yaml`` holds what differs from the dataclass. Its ``sweep:`` block, a list of values per
-key, expands to a grid; a list on the command line for a plain field does the same, a plain value pins a swept key.
+key, expands to a grid, and a list of such blocks to the union of their grids; a list on the command line for a plain
+field sweeps it in every block, a plain value pins a swept key.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from .errors import UserError
 from .records import ROOT, run_id
 
 CONFIGS = ROOT / "configs"
 DEFAULT_VARIANT = "cpu"
 
 Schema = TypeVar("Schema")
+Block = dict[str, list[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +54,10 @@ def experiment_module(experiment: str) -> ModuleType:
         module = importlib.import_module(path)
     except ModuleNotFoundError as error:
         if error.name and path.startswith(error.name):
-            raise ValueError(f"unknown experiment {experiment!r}: `python -m experiments list` shows them") from error
+            raise UserError(f"unknown experiment {experiment!r}: `python -m experiments list` shows them") from error
         raise
     if not (dataclasses.is_dataclass(getattr(module, "Config", None)) and callable(getattr(module, "run", None))):
-        raise ValueError(f"{path} is no experiment: it needs a dataclass Config and a function run(config, context)")
+        raise UserError(f"{path} is no experiment: it needs a dataclass Config and a function run(config, context)")
     return module
 
 
@@ -62,53 +65,62 @@ def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) ->
     """The grid of runs that ``EXPERIMENT [config=VARIANT] [key=value ...]`` asks for, in the order of the YAML.
 
     Raises:
-        ValueError: for an unknown experiment, variant or key (with the nearest valid one), or a value of a wrong type.
+        UserError: for an unknown experiment, variant or key (with the nearest valid one), or a value of a wrong type.
     """
     experiment = experiment.removeprefix("experiments.")
     schema = experiment_module(experiment).Config
     overrides = _parse(arguments)
     variant = str(overrides.pop("config", overrides.get("profile", DEFAULT_VARIANT)))
-    stored, sweep = _read_variant(configs / experiment.split(".")[-1], variant)
-    for key, value in overrides.items():
-        sweep.pop(key, None)
-        if isinstance(value, list) and not _is_list(schema, key):
-            if not value:
-                raise ValueError(f"{key}=[] sweeps over nothing: give it at least one value")
-            sweep[key] = value
-    pinned = {key: value for key, value in overrides.items() if key not in sweep}
-    points = itertools.product(*sweep.values())
-    grid = [{**stored, **pinned, **dict(zip(sweep, point, strict=True))} for point in points]
-    runs = [Run(experiment, typed(schema, point, experiment)) for point in grid]
+    stored, blocks = _read_variant(configs / experiment.split(".")[-1], variant)
+    points = [point for block in blocks for point in _grid(schema, stored, block, overrides)]
+    runs = [Run(experiment, typed(schema, point, experiment)) for point in points]
     return list({run.run_id: run for run in runs}.values())
+
+
+def _grid(schema: type, stored: dict[str, Any], block: Block, overrides: dict[str, Any]) -> list[dict[str, Any]]:
+    """The points of one sweep block; an override replaces what it sweeps over, or pins it."""
+    swept = {key: value for key, value in overrides.items() if isinstance(value, list) and not _is_list(schema, key)}
+    for key, values in swept.items():
+        if not values:
+            raise UserError(f"{key}=[] sweeps over nothing: give it at least one value")
+    sweep = {key: values for key, values in block.items() if key not in overrides} | swept
+    pinned = {key: value for key, value in overrides.items() if key not in swept}
+    return [
+        {**stored, **pinned, **dict(zip(sweep, point, strict=True))} for point in itertools.product(*sweep.values())
+    ]
 
 
 def _parse(arguments: list[str]) -> dict[str, Any]:
     for argument in arguments:
         if "=" not in argument:
-            raise ValueError(f"{argument!r} is not of the form key=value")
+            raise UserError(f"{argument!r} is not of the form key=value")
     try:
         return dict(OmegaConf.to_container(OmegaConf.from_dotlist(arguments)))  # type: ignore[arg-type]
     except (yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(
+        raise UserError(
             f"{' '.join(arguments)} cannot be read ({str(error).splitlines()[0]}): quote the value"
         ) from error
 
 
-def _read_variant(folder: Path, variant: str) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+def _read_variant(folder: Path, variant: str) -> tuple[dict[str, Any], list[Block]]:
     path = folder / f"{variant}.yaml"
     if not path.exists():
         known = sorted(p.stem for p in folder.glob("*.yaml"))
         if variant == DEFAULT_VARIANT and not known:
-            return {}, {}
-        raise ValueError(f"{path} does not exist: config is one of {', '.join(known) or 'none yet'}")
+            return {}, [{}]
+        raise UserError(f"{path} does not exist: config is one of {', '.join(known) or 'none yet'}")
     stored = read_mapping(path)
     sweep = stored.pop("sweep", None) or {}
+    return stored, [_block(entry, path) for entry in (sweep if isinstance(sweep, list) else [sweep])]
+
+
+def _block(sweep: Any, path: Path) -> Block:
     if not isinstance(sweep, dict):
-        raise ValueError(f"{path}: sweep must map keys to lists of values, got {sweep!r}")
+        raise UserError(f"{path}: sweep must map keys to lists of values, or list such mappings, got {sweep!r}")
     for key, values in sweep.items():
         if not isinstance(values, list) or not values:
-            raise ValueError(f"{path}: sweep.{key} must be a list of values, got {values!r}")
-    return stored, {str(key): values for key, values in sweep.items()}
+            raise UserError(f"{path}: sweep.{key} must be a list of values, got {values!r}")
+    return {str(key): values for key, values in sweep.items()}
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -116,9 +128,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
     try:
         stored = OmegaConf.to_container(OmegaConf.load(path))
     except (yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(stored, dict):
-        raise ValueError(f"{path} must hold a mapping of keys")
+        raise UserError(f"{path} must hold a mapping of keys")
     return {str(key): value for key, value in stored.items()}
 
 
@@ -129,12 +141,12 @@ def typed(schema: type[Schema], point: Mapping[str, Any], origin: str) -> Schema
         if key.split(".")[0] not in names:
             nearest = difflib.get_close_matches(key, names, n=1)
             hint = f"did you mean {nearest[0]}?" if nearest else f"it has {', '.join(names)}"
-            raise ValueError(f"{origin} has no config key {key!r}: {hint}")
+            raise UserError(f"{origin} has no config key {key!r}: {hint}")
     try:
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(point)))
         return OmegaConf.to_object(merged)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
-        raise ValueError(f"config of {origin}: {str(error).splitlines()[0]} (key {error.full_key})") from error
+        raise UserError(f"config of {origin}: {str(error).splitlines()[0]} (key {error.full_key})") from error
 
 
 def _is_list(schema: type, key: str) -> bool:

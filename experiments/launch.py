@@ -21,6 +21,7 @@ from pathlib import Path
 
 from . import slurm
 from .config import Run, expand
+from .errors import UserError
 from .execute import Outcome, execute
 from .progress import watched
 from .store import RUNS, RunDirectory
@@ -56,13 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    try:
-        settings, wandb = split_mode(arguments.settings)
-        grid = expand(arguments.experiment, settings)
-    except ValueError as error:
-        raise SystemExit(str(error)) from error
-    grid = _slice(grid, arguments.slice)
-    profile = _profile(arguments) if arguments.launcher == "slurm" else None
+    settings, wandb = split_mode(arguments.settings)
+    grid = _slice(expand(arguments.experiment, settings), arguments.slice)
+    profile = slurm.load_profile(arguments.profile) if arguments.launcher == "slurm" else None
     if arguments.dry_run:
         if profile is not None:
             print(slurm.script(grid, profile, runs=arguments.runs, name=arguments.experiment))
@@ -87,7 +84,7 @@ def main(arguments: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
     except OSError as error:
-        raise SystemExit(
+        raise UserError(
             f"the run store cannot be written ({error}): free space or permissions, then call the same command again; "
             "what is finished is kept"
         ) from error
@@ -103,25 +100,15 @@ def _positive(text: str) -> int:
 def _slice(grid: list[Run], text: str) -> list[Run]:
     index, _, count = text.partition("/")
     if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
-        raise SystemExit(f"--slice must be I/N with I below N, got {text!r}")
+        raise UserError(f"--slice must be I/N with I below N, got {text!r}")
     return grid[int(index) :: int(count)]
-
-
-def _profile(arguments: argparse.Namespace) -> slurm.Profile:
-    try:
-        return slurm.load_profile(arguments.profile)
-    except ValueError as error:
-        raise SystemExit(str(error)) from error
 
 
 def _to_slurm(todo: list[Run], profile: slurm.Profile, arguments: argparse.Namespace, wandb: Mode) -> None:
     if not todo:
         print("nothing to do", file=sys.stderr)
         return
-    try:
-        jobs = slurm.submit(todo, profile, runs=arguments.runs, wandb=wandb, name=arguments.experiment)
-    except ValueError as error:
-        raise SystemExit(str(error)) from error
+    jobs = slurm.submit(todo, profile, runs=arguments.runs, wandb=wandb, name=arguments.experiment)
     array = jobs[0].split("_")[0]
     print(f"{len(todo)} runs in {len(jobs)} tasks of array {array}; `status` follows them", file=sys.stderr)
     if arguments.wait:

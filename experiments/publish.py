@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Literal
 
+from .errors import UserError
 from .records import ROOT, provenance
 from .store import RUNS
 
@@ -27,7 +28,7 @@ def main(arguments: argparse.Namespace) -> None:
 
     present = [folder for name in FOLDERS if (folder := arguments.results / name).is_dir()]
     if not present:
-        raise SystemExit(f"{arguments.results} holds no tables or figures: run `python -m experiments tables` first")
+        raise UserError(f"{arguments.results} holds no tables or figures: run `python -m experiments tables` first")
     artifact = wandb.Artifact("results", type="results", metadata=provenance())
     for folder in present:
         artifact.add_dir(str(folder), name=folder.name)

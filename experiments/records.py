@@ -16,6 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from .errors import MissingFileError, UserError
+
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "results" / "records"
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "POT", "geomloss")
@@ -84,13 +86,13 @@ def write_records(records: list[Record], path: Path) -> None:
 def read_records(path: Path) -> list[Record]:
     """All records of a JSON-lines file."""
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: run the experiment that writes it first")
+        raise MissingFileError(f"{path} does not exist: run the experiment that writes it first")
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             records.append(json.loads(line))
         except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}, is not a record ({error}): restore the file from git") from error
+            raise UserError(f"{path}, line {number}, is not a record ({error}): restore the file from git") from error
     return records
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .config import Run, read_mapping, typed
+from .errors import UserError
 from .execute import execute
 from .records import ROOT, write_atomically
 from .store import RunDirectory
@@ -51,7 +52,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         if 60 * self.minutes < self.signal_seconds + 120:
-            raise ValueError(
+            raise UserError(
                 f"minutes={self.minutes} is too short for signal_seconds={self.signal_seconds}: SLURM may send the "
                 "warning a minute early, and a task needs time to start; leave at least two minutes more"
             )
@@ -62,7 +63,7 @@ def load_profile(name: str, folder: Path = PROFILES) -> Profile:
     path = folder / f"{name}.yaml"
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
-        raise ValueError(f"{path} does not exist: --profile is one of {known}")
+        raise UserError(f"{path} does not exist: --profile is one of {known}")
     return typed(Profile, read_mapping(path), str(path))
 
 
@@ -85,13 +86,13 @@ class Pack:
 def submit(todo: list[Run], profile: Profile, *, runs: Path, wandb: Mode = "off", name: str) -> list[str]:
     """Submit one array with one sbatch call and return its job ids at once; each run remembers its job and log."""
     if not shutil.which("sbatch"):
-        raise ValueError("sbatch is not on this machine: submit from a login node, or use --launcher local")
+        raise UserError("sbatch is not on this machine: submit from a login node, or use --launcher local")
     executor = _executor(profile, runs, name)
     packs = _packs(todo, profile)
     try:
         jobs = executor.map_array(Pack(runs.resolve(), wandb), packs)
     except RuntimeError as error:
-        raise ValueError(f"the cluster refused the array: {error}") from error
+        raise UserError(f"the cluster refused the array: {error}") from error
     for job, pack in zip(jobs, packs, strict=True):
         for run in pack:
             directory = RunDirectory.of(run, runs).path

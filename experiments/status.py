@@ -26,11 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     if arguments.experiment:
-        try:
-            settings, _ = split_mode(arguments.settings)
-            grid = expand(arguments.experiment, settings)
-        except ValueError as error:
-            raise SystemExit(str(error)) from error
+        settings, _ = split_mode(arguments.settings)
+        grid = expand(arguments.experiment, settings)
         grids = {arguments.experiment: [RunDirectory.of(run, arguments.runs) for run in grid]}
     else:
         folders = experiments_in(arguments.runs)

@@ -18,6 +18,7 @@ from typing import IO, Literal
 from omegaconf import OmegaConf
 
 from .config import Run
+from .errors import UserError
 from .records import ROOT, Record, plain, write_atomically
 
 RUNS = ROOT / "results" / "runs"
@@ -109,7 +110,7 @@ class RunDirectory:
         try:
             found: Record = json.loads(self.record_path.read_text(encoding="utf-8"))
         except json.JSONDecodeError as error:
-            raise ValueError(f"{self.record_path} is not a record ({error}): delete it and run again") from error
+            raise UserError(f"{self.record_path} is not a record ({error}): delete it and run again") from error
         return found
 
     def set_aside(self) -> None:

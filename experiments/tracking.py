@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .config import Run
+from .errors import UserError
 from .store import RunDirectory
 
 Mode = Literal["auto", "offline", "off"]
@@ -24,7 +25,7 @@ def split_mode(settings: list[str]) -> tuple[list[str], Mode]:
     for mode in MODES:
         if chosen[-1] == mode:
             return [setting for setting in settings if not setting.startswith("wandb=")], mode
-    raise ValueError(f"wandb must be one of {', '.join(MODES)}, got {chosen[-1]!r}")
+    raise UserError(f"wandb must be one of {', '.join(MODES)}, got {chosen[-1]!r}")
 
 
 class Tracker:

@@ -16,6 +16,9 @@ def configs(tmp_path):
     (folder / "paper.yaml").write_text("profile: paper\nscale: 5.0  # why\n")
     (folder / "yaml.yaml").write_text("seed: [1,\n")
     (folder / "list.yaml").write_text("sweep: [1, 2]\n")
+    (folder / "union.yaml").write_text(
+        "sweep:\n- {seed: [0, 1], mode: [plain]}\n- {seed: [1, 2], mode: [plain, slow]}\n- {scale: [1.0, 3.0]}\n"
+    )
     (folder / "number.yaml").write_text("sweep: {1: [2]}\n")
     (folder / "broken.yaml").write_text("sweep:\n  seed: 3\n")
     (folder / "typo.yaml").write_text("sclae: 2.0\n")
@@ -51,6 +54,23 @@ def test_a_profile_names_its_variant(configs):
     assert (run.config.profile, run.config.scale) == ("paper", 5.0)
     (same,) = expand(TOY, ["config=paper"], configs=configs)
     assert same == run
+
+
+def test_a_list_of_sweeps_is_the_union_of_their_grids(configs):
+    assert points(expand(TOY, ["config=union"], configs=configs)) == [
+        (0, "plain", 1.0), (1, "plain", 1.0),
+        (1, "slow", 1.0), (2, "plain", 1.0), (2, "slow", 1.0),  # (1, plain) is there already
+        (0, "plain", 3.0),
+    ]  # fmt: skip
+
+
+def test_overrides_apply_to_every_block(configs):
+    assert points(expand(TOY, ["config=union", "seed=7"], configs=configs)) == [
+        (7, "plain", 1.0), (7, "slow", 1.0), (7, "plain", 3.0),
+    ]  # fmt: skip
+    assert points(expand(TOY, ["config=union", "seed=[8,9]", "mode=plain", "scale=2"], configs=configs)) == [
+        (8, "plain", 2.0), (9, "plain", 2.0),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from experiments import collect
 from experiments.__main__ import COMMANDS, main
 from experiments.records import ROOT
 
@@ -33,3 +34,18 @@ def test_tables_need_no_training_code():
     code = "import sys, experiments.tables; print(sorted({'torch', 'trace', 'sklearn'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_mistake_is_one_sentence_and_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match="unknown experiment 'nothing'"):
+        main(["status", "nothing"])
+    with pytest.raises(SystemExit, match="run the experiment that writes it first"):
+        main(["tables", "--records", str(tmp_path)])
+    for bug in (ValueError("too many values to unpack"), KeyError("seed"), TypeError("no")):
+
+        def broken(*_, bug=bug):
+            raise bug
+
+        monkeypatch.setattr(collect, "collect", broken)
+        with pytest.raises(type(bug)):
+            main(["collect", "--runs", str(tmp_path)])

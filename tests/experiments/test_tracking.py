@@ -10,6 +10,7 @@ import pytest
 
 from experiments import publish, sync
 from experiments.config import Run
+from experiments.errors import UserError
 from experiments.execute import execute
 from experiments.records import ROOT
 from experiments.store import RunDirectory
@@ -147,5 +148,5 @@ def test_publish_stores_tables_and_figures(tmp_path, capsys):
     (artifact,) = [m.artifact for m in messages(path) if m.HasField("artifact")]
     assert artifact.name == "results"
     assert sorted(entry.path for entry in artifact.manifest.contents) == ["figures/b.png", "tables/a.md"]
-    with pytest.raises(SystemExit, match="holds no tables or figures"):
+    with pytest.raises(UserError, match="holds no tables or figures"):
         publish.main(argparse.Namespace(results=tmp_path / "nothing", runs=tmp_path / "runs"))
