@@ -24,7 +24,8 @@ COMMANDS = {
     "sync": "upload W&B runs that were written offline",
     "publish": "tables and figures as a W&B artifact",
     "benchmark": "speed and memory against peers, as ratios in one run (7 minutes)",
-    "tables": "all tables from results/records alone (seconds)",
+    "tables": "all tables from results/records alone (a minute)",
+    "figures": "all figures from results/records alone (half a minute)",
 }
 
 
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> None:
     )
     module.add_arguments(parser)
     try:
-        module.main(parser.parse_args(options))
+        module.main(parser.parse_intermixed_args(options))
     except UserError as error:
         raise SystemExit(str(error)) from error
 

@@ -2,7 +2,8 @@
 
 ``configs/EXPERIMENT/VARIANT.yaml`` holds what differs from the dataclass. Its ``sweep:`` block, a list of values per
 key, expands to a grid, and a list of such blocks to the union of their grids; a list on the command line for a plain
-field sweeps it in every block, a plain value pins a swept key.
+field sweeps it in every block, a plain value pins a swept key. Where a block lists ``"*"`` for a key, a value on the
+command line runs only the blocks that list it, and those with ``"*"``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from .records import ROOT, run_id
 
 CONFIGS = ROOT / "configs"
 DEFAULT_VARIANT = "cpu"
+ANY = "*"
+"""In a sweep's list of values: and any other that the command line gives."""
 
 Schema = TypeVar("Schema")
 Block = dict[str, list[Any]]
@@ -72,9 +75,19 @@ def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) ->
     overrides = _parse(arguments)
     variant = str(overrides.pop("config", overrides.get("profile", DEFAULT_VARIANT)))
     stored, blocks = _read_variant(configs / experiment.split(".")[-1], variant)
-    points = [point for block in blocks for point in _grid(schema, stored, block, overrides)]
+    chosen = _open_to(blocks, overrides)
+    points = [point for block in chosen for point in _grid(schema, stored, block, overrides)]
     runs = [Run(experiment, typed(schema, point, experiment)) for point in points]
     return list({run.run_id: run for run in runs}.values())
+
+
+def _open_to(blocks: list[Block], overrides: dict[str, Any]) -> list[Block]:
+    """The blocks that a command line runs: for a key that is open somewhere, those that list its value or are open."""
+    for key, value in overrides.items():
+        if any(ANY in block.get(key, []) for block in blocks):
+            wanted = value if isinstance(value, list) else [value]
+            blocks = [b for b in blocks if key not in b or ANY in b[key] or all(v in b[key] for v in wanted)]
+    return [{key: [v for v in values if v != ANY] for key, values in block.items()} for block in blocks]
 
 
 def _grid(schema: type, stored: dict[str, Any], block: Block, overrides: dict[str, Any]) -> list[dict[str, Any]]:

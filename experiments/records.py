@@ -10,11 +10,11 @@ import os
 import platform
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import MissingFileError, UserError
 
@@ -23,6 +23,8 @@ RECORDS = ROOT / "results" / "records"
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "POT", "geomloss")
 
 Record = dict[str, Any]
+Maker = TypeVar("Maker")
+"""What makes a table, a figure or a finding from records."""
 
 
 @functools.cache
@@ -94,6 +96,39 @@ def read_records(path: Path) -> list[Record]:
         except json.JSONDecodeError as error:
             raise UserError(f"{path}, line {number}, is not a record ({error}): restore the file from git") from error
     return records
+
+
+def of_profile(records: list[Record], profile: str) -> list[Record]:
+    """The records of one profile, so that a smoke test never enters a table."""
+    found = [record for record in records if record["profile"] == profile]
+    if not found:
+        known = ", ".join(sorted({str(record["profile"]) for record in records})) or "none"
+        raise UserError(f"no records of profile {profile!r} (there are: {known}): name one with --profile")
+    return found
+
+
+def with_records(
+    makers: Mapping[str, tuple[str, Maker]], folder: Path, profile: str
+) -> Iterator[tuple[str, list[Record], Maker]]:
+    """Name, records and maker of everything whose experiment has records; what is missing is named on stdout.
+
+    Raises:
+        MissingFileError: where there are no records at all.
+    """
+    missing: dict[str, MissingFileError] = {}
+    stored: dict[str, list[Record]] = {}
+    for name, (experiment, maker) in makers.items():
+        try:
+            if experiment not in stored:
+                stored[experiment] = of_profile(read_records(folder / f"{experiment}.jsonl"), profile)
+        except MissingFileError as error:
+            missing[name] = error
+        else:
+            yield name, stored[experiment], maker
+    for name, reason in missing.items():
+        if len(missing) == len(makers):
+            raise reason
+        print(f"{name} is missing: {reason}")
 
 
 def plain(value: Any) -> Any:

@@ -1,14 +1,16 @@
 """Tables from stored records alone, as Markdown, LaTeX and CSV.
 
-python -m experiments tables      # rewrites results/tables/ and the generated part of the README, in seconds
+python -m experiments tables      # rewrites results/tables/ and the generated parts of the README, about a minute
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
-from .records import RECORDS, ROOT, Record, read_records
+from . import tables_synthetic
+from .records import RECORDS, ROOT, Record, with_records
 from .table_text import Table, replace_marked, to_markdown, write
 
 TABLES = ROOT / "results" / "tables"
@@ -18,19 +20,22 @@ README = ROOT / "README.md"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=Path, default=RECORDS, help="folder of *.jsonl (default: results/records)")
     parser.add_argument("--output", type=Path, default=TABLES, help="folder for the tables (default: results/tables)")
-    parser.add_argument("--readme", type=Path, default=README, help="file whose marked part is rewritten")
+    parser.add_argument("--readme", type=Path, default=README, help="file whose marked parts are rewritten")
+    parser.add_argument("--profile", default="cpu", help="whose runs are shown: cpu or paper (default: %(default)s)")
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Write every table whose records exist."""
-    table = benchmark(read_records(arguments.records / "benchmark.jsonl"))
-    write(table, "benchmark", arguments.output)
-    replace_marked(arguments.readme, "benchmark", to_markdown(table))
+    """Write every table whose records exist, and name those that are missing."""
+    for label, records, make in with_records(MAKERS, arguments.records, arguments.profile):
+        table = make(records)
+        write(table, label, arguments.output)
+        if label in IN_README:
+            replace_marked(arguments.readme, label, to_markdown(table))
 
 
 def benchmark(records: list[Record]) -> Table:
-    """Time and memory ratios of the largest profile that was run."""
-    record = next((r for r in records if r["profile"] == "cpu"), records[0])
+    """Time and memory ratios of one run."""
+    record = records[0]
     rows = []
     for row in record["metrics"]["rows"]:
         rows.append([
@@ -59,3 +64,16 @@ def _target(target: Record) -> str:
 
 def _number(value: float | None, form: str, *, scale: float = 1.0) -> str:
     return "n/a" if value is None or value != value else form.format(value * scale)
+
+
+MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
+    "combined-excerpt": ("synthetic", tables_synthetic.combined_excerpt),
+    "rank-power": ("synthetic", tables_synthetic.rank_power),
+    "coverage": ("synthetic", tables_synthetic.coverage),
+    "isolation": ("isolation", tables_synthetic.isolation),
+    "benchmark": ("benchmark", benchmark),
+}
+"""Label of the table: the experiment whose records it shows, and the function that makes it."""
+
+IN_README = ("benchmark",)
+"""Tables that also stand in the README, between markers of their label."""

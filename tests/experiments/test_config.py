@@ -49,6 +49,21 @@ def test_command_line_pins_and_sweeps(configs):
     assert run.config.layers == [3, 4]  # a list field takes a list, it does not sweep
 
 
+def test_a_star_opens_a_block_to_values_of_the_command_line(configs):
+    (configs / "toy" / "open.yaml").write_text(
+        'sweep:\n- {mode: [plain, slow, "*"], seed: [0]}\n- {mode: [slow], seed: [7]}\n- {mode: [plain], seed: [8]}\n'
+    )
+
+    def runs(*arguments):
+        return [(r.config.mode, r.config.seed) for r in expand(TOY, ["config=open", *arguments], configs=configs)]
+
+    assert runs() == [("plain", 0), ("slow", 0), ("slow", 7), ("plain", 8)]
+    assert runs("mode=slow") == [("slow", 0), ("slow", 7)]
+    assert runs("mode=new") == [("new", 0)]
+    assert runs("mode=[new,slow]") == [("new", 0), ("slow", 0)]
+    assert runs("seed=5") == [("plain", 5), ("slow", 5)]
+
+
 def test_a_profile_names_its_variant(configs):
     (run,) = expand(TOY, ["profile=paper"], configs=configs)
     assert (run.config.profile, run.config.scale) == ("paper", 5.0)

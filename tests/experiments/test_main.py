@@ -30,10 +30,17 @@ def test_every_command_has_help(name, capsys):
     assert "default" in capsys.readouterr().out
 
 
-def test_tables_need_no_training_code():
-    code = "import sys, experiments.tables; print(sorted({'torch', 'trace', 'sklearn'} & set(sys.modules)))"
+@pytest.mark.parametrize("module", ["tables", "figures"])
+def test_what_is_made_from_records_needs_no_training_code(module):
+    training = {"trace.training", "trace.models", "trace.worlds", "experiments.cells", "experiments.synthetic", "wandb"}
+    code = f"import sys, experiments.{module}; print(sorted({training!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_options_and_keys_may_come_in_any_order(capsys):
+    main(["run", "tests.experiments.toy", "--dry-run", "seed=3"])
+    assert "'seed': 3" in capsys.readouterr().out
 
 
 def test_a_mistake_is_one_sentence_and_a_bug_keeps_its_traceback(tmp_path, monkeypatch):

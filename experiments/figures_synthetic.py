@@ -1,0 +1,197 @@
+"""Figures of the synthetic worlds, from records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from trace.metrics import spearman
+
+from .figure_style import COLOURS, COLUMN, MARKERS, axes
+from .frame import Frame, evaluated, groups, isolation_frame, synthetic_frame, where
+from .records import Record
+from .tables_synthetic import covers
+
+TERMS = {
+    "gap_source": "gap of Q",
+    "gap_target": "gap of Q~",
+    "model_change": "model change",
+    "emp_shift_ot": "OT shift penalty",
+}
+
+TRUE = r"$|\Delta R|$ [nats]"
+
+
+def plain_worlds(records: list[Record]) -> list[tuple[str, Frame]]:
+    """The evaluated pairs of every world and model with travelling labels and no options."""
+    frame = where(evaluated(synthetic_frame(records)), variant="labels travel")
+    kinds = groups(frame, "world", "model")
+    return [(f"{world}, {model}", where(frame, world=world, model=model)) for world, model in kinds]
+
+
+def score_scatter(records: list[Record]) -> Figure:
+    """TRACE-Proxy (OT) against the true change, one panel a world, coloured by severity."""
+    panels = plain_worlds(records)
+    figure, grid = _panels(len(panels))
+    for ax, (title, frame) in zip(grid, panels, strict=False):
+        dots = ax.scatter(
+            frame["proxy_ot"], frame["abs_risk_change"], c=frame["severity"], s=3, cmap="cividis", linewidths=0,
+            rasterized=True,
+        )  # fmt: skip
+        ax.set(xscale="log", yscale="log", title=f"{title}\n" + rf"$\rho$ = {_proxy_rho(frame):.2f}")
+        ax.set_xlabel("TRACE-Proxy, OT [logits]")
+        ax.set_ylabel(TRUE)
+        figure.colorbar(dots, ax=ax, label="severity", fraction=0.06)
+    return figure
+
+
+def _proxy_rho(frame: Frame) -> float:
+    """NaN where c_h is missing."""
+    defined = not np.isnan(frame["proxy_ot"]).any()
+    return spearman(frame["proxy_ot"], frame["abs_risk_change"]).value if defined else math.nan
+
+
+def attribution(records: list[Record]) -> Figure:
+    """Mean terms of the bound stacked over severity, with the true change below them."""
+    panels = plain_worlds(records)
+    figure, grid = _panels(len(panels))
+    for ax, (title, frame) in zip(grid, panels, strict=False):
+        severity, means = _by_severity(frame, [*TERMS, "abs_risk_change"])
+        ax.stackplot(severity, *(means[name] for name in TERMS), labels=list(TERMS.values()),
+                     colors=[COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[1]])  # fmt: skip
+        ax.plot(severity, means["abs_risk_change"], color="black", marker=".", label=r"true $|\Delta R|$")
+        ax.set(title=title, xlabel="severity", ylabel="mean term [nats]", xlim=(severity[0], severity[-1]))
+        ax.margins(y=0)
+    grid[0].legend(loc="upper left")
+    return figure
+
+
+def tightness(records: list[Record]) -> Figure:
+    """Median bound over |Delta R| against severity, with the middle 80% of pairs."""
+    panels = plain_worlds(records)
+    figure, grid = _panels(len(panels))
+    bounds = {"bound_ot": "bound, OT", "bound_mmd": "bound, MMD", "model_change": "model change alone",
+              "anchor_worst_label": "anchor bound"}  # fmt: skip
+    for ax, (title, frame) in zip(grid, panels, strict=False):
+        for (name, label), colour, marker in zip(bounds.items(), COLOURS, MARKERS, strict=False):
+            severity, quantiles = _ratio_quantiles(frame, name)
+            ax.plot(severity, quantiles[1], color=colour, marker=marker, markersize=2.5, linewidth=1, label=label)
+            ax.fill_between(severity, quantiles[0], quantiles[2], color=colour, alpha=0.15, linewidth=0)
+        ax.axhline(1, color="black", linewidth=0.8, linestyle=":")
+        ax.set(title=title, yscale="log", xlabel="severity", ylabel=r"bound / $|\Delta R|$")
+    grid[0].legend(loc="upper right")
+    return figure
+
+
+def sample_sizes(records: list[Record]) -> Figure:
+    """Rank correlation of the proxy (top) and median tightness of the bound (bottom) for every pair of sample sizes."""
+    panels = [(t, f) for t, f in plain_worlds(records) if len(groups(f, "n", "n_target")) >= 9]
+    figure, grid = axes(max(len(panels), 1), 2, width=2 * COLUMN, height=2.1, squeeze=False)
+    for column, (title, frame) in enumerate(panels):
+        _heat_map(grid[0][column], frame, f"{title}\n" + r"$\rho$ of TRACE-Proxy, OT", _proxy_rho)
+        _heat_map(grid[1][column], frame, r"median bound / $|\Delta R|$", lambda part: covers(part, "bound_ot")[1])
+    return figure
+
+
+def _heat_map(ax: Axes, frame: Frame, title: str, value: Callable[[Frame], float]) -> None:
+    n, n_target = (sorted(set(frame[name].tolist())) for name in ("n", "n_target"))
+    cells = np.array([[value(where(frame, n=a, n_target=b)) for b in n_target] for a in n])
+    ax.imshow(cells, cmap="cividis", origin="lower", aspect="auto")
+    middle = (cells.min() + cells.max()) / 2
+    for (i, j), cell in np.ndenumerate(cells):
+        ax.text(j, i, f"{cell:.3g}", ha="center", va="center", fontsize=7, color="white" if cell < middle else "black")
+    ax.set_xticks(range(len(n_target)), [f"{v:g}" for v in n_target])
+    ax.set_yticks(range(len(n)), [f"{v:g}" for v in n])
+    ax.set(title=title, xlabel="target sample size", ylabel="source sample size")
+
+
+def worlds(records: list[Record]) -> Figure:
+    """The drawn worlds at each severity: target points, and where Q (solid) and Q~ (dashed) change their mind."""
+    drawn: dict[str, dict[str, Any]] = {}
+    for record in sorted(records, key=lambda r: r["config"]["n"]):
+        for model, kept in record["metrics"].items():
+            if "portraits" in kept:
+                drawn.setdefault(f"{record['config']['world']}, {model}", {}).update(kept["portraits"])
+    severities = sorted({float(s) for portraits in drawn.values() for s in portraits})
+    figure, grid = axes(max(len(severities), 1), max(len(drawn), 1), width=2 * COLUMN, height=1.55, squeeze=False)
+    for row, (title, portraits) in zip(grid, sorted(drawn.items()), strict=False):
+        for ax, severity in zip(row, severities, strict=True):
+            _portrait(ax, portraits.get(str(severity)))
+            ax.set_title(f"severity {severity:g}" if ax is not row[0] else f"{title}\nseverity {severity:g}")
+    return figure
+
+
+def _portrait(ax: Axes, portrait: dict[str, Any] | None) -> None:
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.set_aspect("equal")
+    if portrait is None:
+        ax.text(0.5, 0.5, "missing", ha="center", transform=ax.transAxes)
+        return
+    source = np.array(portrait["source"]["x"])
+    ax.scatter(source[:, 0], source[:, 1], s=1.5, color="0.75", linewidths=0)
+    points, labels = np.array(portrait["target"]["x"]), np.array(portrait["target"]["y"])
+    for label in (0, 1):
+        ax.scatter(
+            points[labels == label, 0],
+            points[labels == label, 1],
+            s=3,
+            color=COLOURS[label],
+            marker=MARKERS[label],
+            linewidths=0,
+        )
+    for key, style in (("score", "solid"), ("new_score", "dashed")):
+        ax.contour(portrait["x"], portrait["y"], portrait[key], levels=[0], colors="black", linewidths=1,
+                   linestyles=style)  # fmt: skip
+
+
+def isolation(records: list[Record]) -> Figure:
+    """Model change, OT distance and true change, relative to their largest mean, as one knob is turned."""
+    frame = isolation_frame(records)
+    blocks = groups(frame, "world", "vary")
+    figure, grid = axes(2, math.ceil(max(len(blocks), 1) / 2), width=2 * COLUMN, squeeze=False)
+    shown = {"output_distance": "output distance", "distance": "OT distance", "emp_shift_ot": "OT shift penalty",
+             "abs_risk_change": r"true $|\Delta R|$"}  # fmt: skip
+    for ax, (world, vary) in zip(grid.flat, blocks, strict=False):
+        part = where(frame, world=world, vary=vary)
+        knob = "finetune_lr" if vary == "lr" else "severity"
+        values = sorted(set(part[knob].tolist()))
+        for (name, label), colour, marker in zip(shown.items(), (*COLOURS[:3], "black"), MARKERS, strict=False):
+            means = np.array([where(part, **{knob: value})[name].mean() for value in values])
+            ax.plot(values, means / means.max(), color=colour, marker=marker, markersize=3, label=label)
+        if vary == "lr":
+            ax.set_xscale("log")
+        ax.set(title=world, ylabel="mean / largest mean", ylim=(0, 1.05))
+        ax.set_xlabel("fine-tuning step size" if vary == "lr" else "severity")
+    grid.flat[0].legend(loc="best")
+    return figure
+
+
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+    """At most three panels a row, unused ones hidden."""
+    columns = min(max(count, 1), 3)
+    figure, grid = axes(columns, math.ceil(max(count, 1) / columns), width=2 * COLUMN, height=2.1, squeeze=False)
+    flat = list(grid.flat)
+    for ax in flat[max(count, 1) :]:
+        ax.set_visible(False)
+    return figure, flat
+
+
+def _by_severity(frame: Frame, names: list[str]) -> tuple[list[float], dict[str, list[float]]]:
+    severities = sorted(set(frame["severity"].tolist()))
+    parts = [where(frame, severity=severity) for severity in severities]
+    return severities, {name: [float(part[name].mean()) for part in parts] for name in names}
+
+
+def _ratio_quantiles(frame: Frame, bound: str) -> tuple[list[float], NDArray[np.float64]]:
+    """Deciles 1, 5 and 9 of bound / |Delta R| at each severity, ``[3, k]``."""
+    severities = sorted(set(frame["severity"].tolist()))
+    parts = [where(frame, severity=severity) for severity in severities]
+    ratios = [part[bound] / np.maximum(part["abs_risk_change"], 1e-12) for part in parts]
+    return severities, np.array([np.quantile(ratio, (0.1, 0.5, 0.9)) for ratio in ratios]).T

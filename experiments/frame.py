@@ -1,0 +1,157 @@
+"""Stored cells as one table of pairs: estimates, the terms and bounds that follow from them, and scores.
+
+The arithmetic is that of `trace.diagnostic.assemble` and `trace.scores`, over whole columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trace.scores import Candidate, calibrate_c_h
+
+from .records import Record
+
+Frame = dict[str, NDArray[Any]]
+"""Columns of equal length, one entry per pair."""
+
+FORMS = ("ot", "mmd", "hybrid")
+
+
+def synthetic_frame(records: Iterable[Record]) -> Frame:
+    """All pairs of the `synthetic` records."""
+    parts = []
+    for record in records:
+        c = record["config"]
+        about = {
+            "world": c["world"],
+            "variant": variant(c),
+            "n": c["n"],
+            "n_target": c["n_target"],
+            "development": c["development"],
+            "shared_draw": c["shared_draw"],
+        }
+        for model, kept in record["metrics"].items():
+            parts.append(_part({**about, "model": model}, kept))
+    return stacked(parts)
+
+
+def isolation_frame(records: Iterable[Record]) -> Frame:
+    """All pairs of the `isolation` records."""
+    parts = [
+        _part({name: r["config"][name] for name in ("world", "vary", "n")}, r["metrics"])
+        for r in records
+    ]  # fmt: skip
+    return stacked(parts)
+
+
+def variant(config: dict[str, Any]) -> str:
+    """What differs from the plain world: where labels come from, and the world's options."""
+    options = [f"{key} {value:g}" for key, value in sorted(config["options"].items())]
+    return ", ".join([f"labels {config['labels']}", *options])
+
+
+def _part(about: dict[str, Any], kept: dict[str, Any]) -> Frame:
+    columns = {name: np.asarray(values, dtype=float) for name, values in kept["columns"].items()}
+    length = len(columns["risk_change"])
+    return derived({
+        **columns,
+        **{name: np.full(length, value) for name, value in {**about, **kept["remainders"]}.items()},
+    })  # fmt: skip
+
+
+def derived(frame: Frame) -> Frame:
+    """Terms and bounds from estimates (``cor:practical-trace``, ``cor:mmd-empirical``)."""
+    f = dict(frame)
+    f["abs_risk_change"] = np.abs(f["risk_change"])
+    f["mmd"] = np.sqrt(np.maximum(f["mmd_squared"], 0))
+    f["distance"] = np.maximum(f["transport"], 0)
+    f["model_change"] = f["lipschitz_loss"] * f["output_distance"]
+    f["model_change_squared"] = f["lipschitz_loss"] * f["output_distance_squared"]
+    source_shift = f["sensitivity_source"] * f["distance"]
+    f["emp_shift_ot"] = source_shift + f["sensitivity_target"] * f["distance"]
+    f["emp_shift_mmd"] = f["rkhs_norm"] * f["mmd"]
+    f["emp_shift_hybrid"] = source_shift + f["emp_shift_mmd"]
+    f["gaps"] = f["gap_source"] + f["gap_target"]
+    for form in FORMS:
+        f[f"bound_{form}"] = f["gaps"] + f["model_change"] + f[f"emp_shift_{form}"]
+        population = f["population_ot" if form == "ot" else "population_mmd"]
+        f[f"bound_full_{form}"] = f[f"bound_{form}"] + f["label_noise"] + f["validation_error"] + population
+    f["trace_w"] = f["output_distance"] + f["sensitivity_target"] * f["distance"]
+    f["trace_mmd"] = f["output_distance"] + f["emp_shift_mmd"]
+    return f
+
+
+def stacked(parts: Sequence[Frame]) -> Frame:
+    """One frame from many; a column that some lack is NaN there."""
+    if not parts:
+        return {}
+    names = list(dict.fromkeys(name for part in parts for name in part))
+    length = {id(part): len(part["risk_change"]) for part in parts}
+    return {
+        name: np.concatenate([part.get(name, np.full(length[id(part)], np.nan)) for part in parts]) for name in names
+    }
+
+
+def where(frame: Frame, **values: Any) -> Frame:
+    """The rows whose columns have these values."""
+    if not frame:
+        return {}
+    mask = np.ones(len(frame["risk_change"]), dtype=bool)
+    for name, value in values.items():
+        mask &= frame[name] == value
+    return {name: column[mask] for name, column in frame.items()}
+
+
+def size(frame: Frame) -> int:
+    return len(frame["risk_change"]) if frame else 0
+
+
+def groups(frame: Frame, *names: str) -> list[tuple[Any, ...]]:
+    """The different values of some columns, in the order of the rows."""
+    if not frame:
+        return []
+    return list(dict.fromkeys(zip(*(frame[name].tolist() for name in names), strict=True)))
+
+
+def evaluated(frame: Frame) -> Frame:
+    """The grid proper, with the proxies of frozen c_h: no development candidates, no rows of the published table."""
+    grid = where(frame, development=False, shared_draw=False)
+    parts = []
+    for world, model in groups(grid, "world", "model"):
+        part = where(grid, world=world, model=model)
+        development = where(frame, development=True, world=world, model=model)
+        parts.append(part | proxies(part, calibration(development, part)))
+    return stacked(parts)
+
+
+def calibration(development: Frame, evaluation: Frame) -> dict[str, float]:
+    """c_h for both distances from the development candidates at the first weight decay (``app:proxy-and-cal``).
+
+    Without development candidates there is no c_h, and the proxies are NaN.
+    """
+    if not size(development):
+        return {"distance": np.nan, "mmd": np.nan}
+    chosen = where(development, weight_decay=development["weight_decay"][0])
+    change, sensitivity = chosen["output_distance"].tolist(), chosen["sensitivity_target"].tolist()
+    found = {}
+    for distance in ("distance", "mmd"):
+        measured = zip(_names(chosen), change, sensitivity, chosen[distance].tolist(), strict=True)
+        found[distance] = calibrate_c_h([Candidate(*m) for m in measured], evaluation=_names(evaluation)).c_h
+    return found
+
+
+def _names(frame: Frame) -> list[str]:
+    return [f"severity {s:g}, seed {k:g}" for s, k in zip(frame["severity"], frame["seed"], strict=True)]
+
+
+def proxies(frame: Frame, c_h: dict[str, float]) -> Frame:
+    """TRACE-Proxy with either distance (``app:proxy-and-cal``)."""
+    shift = {name: c_h[name] * frame["sensitivity_target"] * frame[name] for name in ("distance", "mmd")}
+    return {
+        "proxy_ot": frame["output_distance"] + shift["distance"],
+        "proxy_mmd": frame["output_distance"] + shift["mmd"],
+    }

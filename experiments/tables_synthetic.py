@@ -1,0 +1,200 @@
+"""The tables of the synthetic worlds, from records: `combined-excerpt`, `rank-power`, `coverage`, `isolation`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trace.bootstrap import BootstrapInterval, clustered_bootstrap
+from trace.metrics import spearman
+
+from .frame import Frame, evaluated, groups, isolation_frame, size, synthetic_frame, where
+from .published import EXCERPT, RANK_POWER, ExcerptRow
+from .records import Record
+from .table_text import MISSING, Table
+
+SCORES = {
+    "proxy_ot": "TRACE-Proxy, OT",
+    "proxy_mmd": "TRACE-Proxy, MMD",
+    "trace_w": "TRACE-W",
+    "trace_mmd": "TRACE-MMD",
+    "bound_ot": "bound, OT",
+    "output_distance": "model change alone",
+    "distance": "OT distance alone",
+    "mmd": "MMD alone",
+    "anchor_disagreement": "anchor disagreement",
+    "anchor_worst_label": "anchor bound",
+    "severity": "severity itself",
+}
+"""What is ranked against |Delta R|; the last is no score, but what the sweep turns."""
+
+BOUNDS = {
+    "bound_ot": "bound, OT",
+    "bound_mmd": "bound, MMD",
+    "bound_hybrid": "bound, hybrid",
+    "bound_full_ot": "bound with remainders, OT",
+    "bound_full_mmd": "bound with remainders, MMD",
+    "model_change": "model change alone",
+    "emp_shift_ot": "OT shift alone",
+    "emp_shift_mmd": "MMD shift alone",
+    "gaps": "gaps alone",
+    "anchor_worst_label": "anchor bound, as estimated",
+    "anchor_upper": "anchor bound, upper end",
+}
+
+ISOLATED = {
+    "output_distance": "output distance",
+    "distance": "OT distance",
+    "sensitivity_target": "L_x of Q~",
+    "emp_shift_ot": "EmpShift OT",
+    "bound_ot": "B OT",
+    "abs_risk_change": "|Delta R|",
+}
+"""Columns of the isolation table."""
+
+
+def rank_correlation(frame: Frame, score: str) -> BootstrapInterval:
+    """Spearman's rho of a score with |Delta R|, with an interval over seeds (``app:common-impl``)."""
+    return clustered_bootstrap(
+        spearman, frame["seed"], frame[score], frame["abs_risk_change"],
+        generator=np.random.default_rng(0), num_resamples=500,
+    )  # fmt: skip
+
+
+def rank_power(records: list[Record]) -> Table:
+    """One row per world, model, variant and score."""
+    frame = evaluated(synthetic_frame(records))
+    rows = []
+    for world, model, variant in groups(frame, "world", "model", "variant"):
+        part = where(frame, world=world, model=model, variant=variant)
+        for score, name in SCORES.items():
+            published = RANK_POWER.get((world, score)) if variant == "labels travel" else None
+            ours = MISSING if np.isnan(part[score]).any() else interval(rank_correlation(part, score))
+            rows.append([world, model, variant, name, f"{published:.3f}" if published else "", ours, str(size(part))])
+    caption = (
+        "Spearman's rho of each score with |Delta R| (clipped cross-entropy) over all severities, sample sizes, weight "
+        "decays and seeds, with a 95% bootstrap interval over seeds. c_h comes from candidates of another seed."
+    )
+    return Table(caption, ["world", "model", "variant", "score", "paper", "ours", "pairs"], rows)
+
+
+def interval(found: BootstrapInterval, form: str = "{:.3f}") -> str:
+    """``estimate [lower, upper]``."""
+    shown = (form.format(value) for value in (found.estimate, found.lower, found.upper))
+    return "{} [{}, {}]".format(*shown)
+
+
+def coverage(records: list[Record]) -> Table:
+    """How often each bound, and each of its terms alone, is at least |Delta R|, and how loosely."""
+    frame = evaluated(synthetic_frame(records))
+    rows = []
+    for world, model, variant in groups(frame, "world", "model", "variant"):
+        part = where(frame, world=world, model=model, variant=variant)
+        for bound, name in BOUNDS.items():
+            held, ratio = covers(part, bound)
+            rows.append([world, model, variant, name, f"{100 * held:.1f}%", f"{ratio:.3g}", str(size(part))])
+    caption = (
+        "Share of pairs with |Delta R| at most the bound, and the median of bound / |Delta R|. A bound that holds "
+        "always and is far above 1 says little: compare with its terms alone and with the anchor bounds."
+    )
+    return Table(caption, ["world", "model", "variant", "bound", "holds", "median tightness", "pairs"], rows)
+
+
+def covers(frame: Frame, bound: str) -> tuple[float, float]:
+    """Share of pairs where a bound holds, and the median of its ratio to |Delta R|."""
+    change = frame["abs_risk_change"]
+    moved = change > 0
+    return float((frame[bound] >= change).mean()), float(np.median(frame[bound][moved] / change[moved]))
+
+
+def combined_excerpt(records: list[Record]) -> Table:
+    """The published rows, and ours in both readings of the columns that the paper leaves open."""
+    frame = where(synthetic_frame(records), shared_draw=True)
+    rows = []
+    for published in EXCERPT:
+        rows.append(_published(published))
+        for model, name in (("logistic", "ours, logistic"), ("mlp", "ours, MLP")):
+            if published.world != "blobs_shift" and model == "logistic":
+                continue
+            part = excerpt_part(frame, published, model)
+            rows.append(_ours(published, part, name, squared=False))
+            rows.append(_ours(published, part, f"{name}, squared, 1/n", squared=True))
+    caption = (
+        "The paper's rows beside ours: mean (standard deviation) over seeds at the smallest weight decay. Plain: "
+        "model change is L_ell times the mean output distance, gradients are those of single losses. 'squared, 1/n': "
+        "mean squared distance, shift terms over n, which fits the printed sizes. B is the sum without remainders."
+    )
+    header = ["world", "shift", "n", "row", "|Delta R|", "B OT", "B MMD", "EmpShift OT", "EmpShift MMD", "ModelChange",
+              "G_Q / G_Q~"]  # fmt: skip
+    return Table(caption, header, rows)
+
+
+def excerpt_part(frame: Frame, row: ExcerptRow, model: str) -> Frame:
+    """Our pairs of a published row: all seeds, the smallest weight decay."""
+    part = where(frame, world=row.world, severity=row.severity, n=row.n, model=model)
+    return where(part, weight_decay=part["weight_decay"].min()) if size(part) else part
+
+
+def _published(row: ExcerptRow) -> list[str]:
+    return [row.world, f"{row.severity:g}", str(row.n), "paper", f"{row.risk_change:.4f}", f"{row.bound_ot:.2f}",
+            f"{row.bound_mmd:.2f}", f"{row.emp_shift_ot:.4f}", f"{row.emp_shift_mmd:.4f}", f"{row.model_change:.4f}",
+            f"{row.gap_source:.4f} / {row.gap_target:.4f}"]  # fmt: skip
+
+
+def _ours(row: ExcerptRow, part: Frame, name: str, *, squared: bool) -> list[str]:
+    head = [row.world, f"{row.severity:g}", str(row.n), name]
+    if not size(part):
+        return head + [MISSING] * 7
+    terms = excerpt_terms(part, squared=squared)
+    cells = [_spread(terms[column]) for column in
+             ("risk_change", "bound_ot", "bound_mmd", "emp_shift_ot", "emp_shift_mmd", "model_change")]  # fmt: skip
+    return [*head, *cells, f"{part['gap_source'].mean():.4f} / {part['gap_target'].mean():.4f}"]
+
+
+def excerpt_terms(part: Frame, *, squared: bool) -> Frame:
+    """The columns of the excerpt in one of the two readings."""
+    scale = 1 / part["n"] if squared else np.ones(size(part))
+    change = part["model_change_squared" if squared else "model_change"]
+    shift = {form: part[f"emp_shift_{form}"] * scale for form in ("ot", "mmd")}
+    return {
+        "risk_change": part["abs_risk_change"],
+        "model_change": change,
+        **{f"emp_shift_{form}": shift[form] for form in shift},
+        **{f"bound_{form}": part["gaps"] + change + shift[form] for form in shift},
+    }
+
+
+def _spread(values: np.ndarray) -> str:
+    return f"{values.mean():.3g} ({values.std(ddof=1):.1g})" if len(values) > 1 else f"{values.mean():.3g}"
+
+
+def isolation(records: list[Record]) -> Table:
+    """Every setting's terms; below each block, how far each column moved and how well it ranks |Delta R|."""
+    frame = isolation_frame(records)
+    rows = []
+    for world, vary in groups(frame, "world", "vary"):
+        part = where(frame, world=world, vary=vary)
+        knob = "finetune_lr" if vary == "lr" else "severity"
+        for value in dict.fromkeys(part[knob].tolist()):
+            at = where(part, **{knob: value})
+            rows.append([world, vary, f"{value:g}", *(_spread(at[name]) for name in ISOLATED)])
+        rows.append([world, vary, "largest / smallest", *(f"{leak(part, knob, name):.3g}" for name in ISOLATED)])
+        rows.append([world, vary, "rho with |Delta R|", *(_rho_cell(part, name) for name in ISOLATED)])
+    caption = (
+        "One cause at a time: mean (standard deviation) over seeds. With 'lr' the shift is fixed and the step size of "
+        "the fine-tuning moves, with 'severity' the training is fixed. 'largest / smallest' compares means: 1 "
+        "stays put. rho is Spearman's over all pairs of a block with a 95% bootstrap interval over seeds."
+    )
+    return Table(caption, ["world", "vary", "value", *ISOLATED.values()], rows)
+
+
+def _rho_cell(part: Frame, name: str) -> str:
+    if name == "abs_risk_change":
+        return ""
+    found = rank_correlation(part, name)
+    return found.reason or interval(found, "{:.2f}")
+
+
+def leak(frame: Frame, knob: str, name: str) -> float:
+    """How far a column moves when a knob is turned: the largest over the smallest mean."""
+    means = [where(frame, **{knob: value})[name].mean() for value in dict.fromkeys(frame[knob].tolist())]
+    return float(max(means) / min(means)) if min(means) > 0 else float("inf")
