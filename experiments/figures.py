@@ -20,6 +20,7 @@ FIGURES = ROOT / "results" / "figures"
 MAKERS: dict[str, tuple[str, Callable[[list[Record]], Figure]]] = {
     "score-scatter": ("synthetic", figures_synthetic.score_scatter),
     "attribution": ("synthetic", figures_synthetic.attribution),
+    "attribution-shares": ("synthetic", figures_synthetic.attribution_shares),
     "tightness": ("synthetic", figures_synthetic.tightness),
     "sample-sizes": ("synthetic", figures_synthetic.sample_sizes),
     "worlds": ("synthetic", figures_synthetic.worlds),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
 from trace.metrics import spearman
@@ -26,12 +27,14 @@ TERMS = {
 }
 
 TRUE = r"$|\Delta R|$ [nats]"
+FLOOR = 1e-5
+"""Smaller changes are drawn here: the test sample does not resolve them."""
 
 
 def plain_worlds(records: list[Record]) -> list[tuple[str, Frame]]:
     """The evaluated pairs of every world and model with travelling labels and no options."""
     frame = where(evaluated(synthetic_frame(records)), variant="labels travel")
-    kinds = groups(frame, "world", "model")
+    kinds = sorted(groups(frame, "world", "model"))
     return [(f"{world}, {model}", where(frame, world=world, model=model)) for world, model in kinds]
 
 
@@ -41,13 +44,15 @@ def score_scatter(records: list[Record]) -> Figure:
     figure, grid = _panels(len(panels))
     for ax, (title, frame) in zip(grid, panels, strict=False):
         dots = ax.scatter(
-            frame["proxy_ot"], frame["abs_risk_change"], c=frame["severity"], s=3, cmap="cividis", linewidths=0,
-            rasterized=True,
+            frame["proxy_ot"], np.maximum(frame["abs_risk_change"], FLOOR), c=frame["severity"], s=3, cmap="cividis",
+            linewidths=0, rasterized=True, vmin=0, vmax=2,
         )  # fmt: skip
-        ax.set(xscale="log", yscale="log", title=f"{title}\n" + rf"$\rho$ = {_proxy_rho(frame):.2f}")
+        ax.set(xscale="log", yscale="log", title=f"{title}, " + rf"$\rho$ = {_proxy_rho(frame):.2f}")
+        ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xlabel("TRACE-Proxy, OT [logits]")
         ax.set_ylabel(TRUE)
-        figure.colorbar(dots, ax=ax, label="severity", fraction=0.06)
+        if ax is grid[len(panels) - 1]:
+            figure.colorbar(dots, ax=grid, label="severity", fraction=0.04)
     return figure
 
 
@@ -59,16 +64,27 @@ def _proxy_rho(frame: Frame) -> float:
 
 def attribution(records: list[Record]) -> Figure:
     """Mean terms of the bound stacked over severity, with the true change below them."""
+    return _stacked(records, share=False)
+
+
+def attribution_shares(records: list[Record]) -> Figure:
+    """The same as shares of the bound, where the mild regime can be read."""
+    return _stacked(records, share=True)
+
+
+def _stacked(records: list[Record], *, share: bool) -> Figure:
     panels = plain_worlds(records)
     figure, grid = _panels(len(panels))
     for ax, (title, frame) in zip(grid, panels, strict=False):
-        severity, means = _by_severity(frame, [*TERMS, "abs_risk_change"])
-        ax.stackplot(severity, *(means[name] for name in TERMS), labels=list(TERMS.values()),
+        severity, means = _by_severity(frame, [*TERMS, "bound_ot", "abs_risk_change"])
+        scale = 100 / means["bound_ot"] if share else np.ones(len(severity))
+        ax.stackplot(severity, *(means[name] * scale for name in TERMS), labels=list(TERMS.values()),
                      colors=[COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[1]])  # fmt: skip
-        ax.plot(severity, means["abs_risk_change"], color="black", marker=".", label=r"true $|\Delta R|$")
-        ax.set(title=title, xlabel="severity", ylabel="mean term [nats]", xlim=(severity[0], severity[-1]))
+        ax.plot(severity, means["abs_risk_change"] * scale, color="black", marker=".", label=r"true $|\Delta R|$")
+        ax.set(title=title, xlabel="severity", xlim=(severity[0], severity[-1]))
+        ax.set_ylabel("share of the bound [%]" if share else "mean term [nats]")
         ax.margins(y=0)
-    grid[0].legend(loc="upper left")
+    grid[0].legend(loc="center right" if share else "upper left", frameon=share, facecolor="white", framealpha=0.8)
     return figure
 
 
@@ -154,7 +170,7 @@ def _portrait(ax: Axes, portrait: dict[str, Any] | None) -> None:
 def isolation(records: list[Record]) -> Figure:
     """Model change, OT distance and true change, relative to their largest mean, as one knob is turned."""
     frame = isolation_frame(records)
-    blocks = groups(frame, "world", "vary")
+    blocks = sorted(groups(frame, "world", "vary"))
     figure, grid = axes(2, math.ceil(max(len(blocks), 1) / 2), width=2 * COLUMN, squeeze=False)
     shown = {"output_distance": "output distance", "distance": "OT distance", "emp_shift_ot": "OT shift penalty",
              "abs_risk_change": r"true $|\Delta R|$"}  # fmt: skip
@@ -183,10 +199,10 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, flat
 
 
-def _by_severity(frame: Frame, names: list[str]) -> tuple[list[float], dict[str, list[float]]]:
+def _by_severity(frame: Frame, names: list[str]) -> tuple[list[float], Frame]:
     severities = sorted(set(frame["severity"].tolist()))
     parts = [where(frame, severity=severity) for severity in severities]
-    return severities, {name: [float(part[name].mean()) for part in parts] for name in names}
+    return severities, {name: np.array([part[name].mean() for part in parts]) for name in names}
 
 
 def _ratio_quantiles(frame: Frame, bound: str) -> tuple[list[float], NDArray[np.float64]]:

@@ -64,7 +64,7 @@ def rank_power(records: list[Record]) -> Table:
     """One row per world, model, variant and score."""
     frame = evaluated(synthetic_frame(records))
     rows = []
-    for world, model, variant in groups(frame, "world", "model", "variant"):
+    for world, model, variant in sorted(groups(frame, "world", "model", "variant")):
         part = where(frame, world=world, model=model, variant=variant)
         for score, name in SCORES.items():
             published = RANK_POWER.get((world, score)) if variant == "labels travel" else None
@@ -87,7 +87,7 @@ def coverage(records: list[Record]) -> Table:
     """How often each bound, and each of its terms alone, is at least |Delta R|, and how loosely."""
     frame = evaluated(synthetic_frame(records))
     rows = []
-    for world, model, variant in groups(frame, "world", "model", "variant"):
+    for world, model, variant in sorted(groups(frame, "world", "model", "variant")):
         part = where(frame, world=world, model=model, variant=variant)
         for bound, name in BOUNDS.items():
             held, ratio = covers(part, bound)
@@ -171,7 +171,7 @@ def isolation(records: list[Record]) -> Table:
     """Every setting's terms; below each block, how far each column moved and how well it ranks |Delta R|."""
     frame = isolation_frame(records)
     rows = []
-    for world, vary in groups(frame, "world", "vary"):
+    for world, vary in sorted(groups(frame, "world", "vary")):
         part = where(frame, world=world, vary=vary)
         knob = "finetune_lr" if vary == "lr" else "severity"
         for value in dict.fromkeys(part[knob].tolist()):

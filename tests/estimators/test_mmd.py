@@ -163,3 +163,10 @@ GOOD = cloud(0, 6)
 def test_bad_input(x, y, options, message):
     with pytest.raises(ValueError, match=message):
         mmd(x, y, **options)
+
+
+def test_a_bandwidth_far_below_the_data_leaves_no_kernel_and_no_nan():
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(30, 3, generator=g), torch.randn(40, 3, generator=g)
+    found = mmd(x, y, bandwidth=1e-15, estimator="biased")
+    assert abs(found.squared - (1 / 30 + 1 / 40)) < 1e-6
