@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 Array = NDArray[np.float64]
 
@@ -104,7 +104,7 @@ def model_change_bound(p: Problem, m: Array) -> Array:
 
 
 def cosp(p: Problem, m: Array) -> Array:
-    """``|R_P~(Q~) - R_P(Q~)| = (mu.(w~ - w*))^2`` ``[k]`` (``lem:trace-decomp``), ``w~ - w*`` again by Sherman-Morrison.
+    """``|R_P~(Q~) - R_P(Q~)| = (mu.(w~ - w*))^2`` ``[k]`` (``lem:trace-decomp``).
 
     It is ``(lam (mu.w*) / (1 + lam + m^2))^2``, which falls again beyond ``m^2 = 1 + lam``.
     """
@@ -126,7 +126,9 @@ def risk_change_limit(p: Problem) -> float:
 
 
 def loss_slope(p: Problem, weights: Array, means: Array, q: float) -> Array:
-    """q-quantile of ``|d ell / dz| = 2 |w.x - y|`` ``[k]`` for ``x ~ N(mean, I)``: a folded normal.
+    """q-quantile of ``|d ell / dz| = 2 |w.x - y|`` ``[k]`` for ``x ~ N(mean, I)``.
+
+    The residual is Gaussian, so its square is a noncentral chi-square with one degree of freedom.
 
     Args:
         weights, means: ``[k, 2]``.
@@ -134,7 +136,7 @@ def loss_slope(p: Problem, weights: Array, means: Array, q: float) -> Array:
     error = weights - p.true_weights
     deviation = np.sqrt(norm(error) ** 2 + p.sigma**2)
     offset = np.abs((error * means).sum(axis=-1))
-    return 2 * deviation * stats.foldnorm.ppf(q, offset / deviation)
+    return 2 * deviation * np.sqrt(special.chndtrix(q, 1.0, (offset / deviation) ** 2))
 
 
 def source_sensitivity(p: Problem, q: float) -> float:
@@ -194,6 +196,9 @@ def log_log_slope(x: Array, y: Array, *, within: tuple[float, float], level: flo
     count = int(chosen.sum())
     if count < 3:
         return Slope(math.nan, math.nan, math.nan, count)
-    fit = stats.linregress(np.log(x[chosen]), np.log(np.abs(y[chosen])))
-    reach = float(stats.t.ppf((1 + level) / 2, count - 2)) * float(fit.stderr)
-    return Slope(float(fit.slope), float(fit.slope) - reach, float(fit.slope) + reach, count)
+    u, v = np.log(x[chosen]), np.log(np.abs(y[chosen]))
+    u, v = u - u.mean(), v - v.mean()
+    slope = float(u @ v / (u @ u))
+    error = math.sqrt(float(np.square(v - slope * u).sum() / ((count - 2) * (u @ u))))
+    reach = float(special.stdtrit(count - 2, (1 + level) / 2)) * error
+    return Slope(slope, slope - reach, slope + reach, count)

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from experiments import ridge_forms as forms
 from experiments.ridge_forms import Problem, log_log_slope
@@ -146,6 +147,20 @@ def test_slope_recovers_a_power_and_its_interval_covers_noise():
         fit = log_log_slope(m, m * np.exp(0.3 * rng.standard_normal(26)), within=(0.0, 0.1))
         covered += fit.lower <= 1 <= fit.upper
     assert 0.92 <= covered / 500 <= 0.98
+
+
+def test_slope_of_a_constant_is_zero():
+    m = np.logspace(-3, 2, 26)
+    assert log_log_slope(m, np.full(26, 0.3), within=(0.0, 100.0)) == (0.0, 0.0, 0.0, 26)
+
+
+def test_slope_and_interval_agree_with_scipy():
+    m, rng = np.logspace(-3, 2, 26), np.random.default_rng(1)
+    y = m**2 * np.exp(rng.standard_normal(26))
+    found = log_log_slope(m, y, within=(0.0, 100.0), level=0.9)
+    fit = stats.linregress(np.log(m), np.log(y))
+    assert found.estimate == pytest.approx(fit.slope)
+    assert found.upper - found.estimate == pytest.approx(stats.t.ppf(0.95, 24) * fit.stderr)
 
 
 def test_slope_is_undefined_without_points():
