@@ -61,9 +61,9 @@ class Config:
     """Monte Carlo draws behind each check of a closed form."""
     n: int = 300
     """Samples that each model is fitted to."""
-    n_val: int = 300
+    n_val: int = 200
     """Held-out samples of source and of target."""
-    n_test: int = 10_000
+    n_test: int = 5_000
     """Labelled anchor samples for the true risk change."""
     sample_shifts: list[float] = field(default_factory=lambda: [0.01, 0.1, 1.0, 10.0])
     """Sizes |mu| at which the whole diagnostic is computed."""
