@@ -11,13 +11,14 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from . import figures_synthetic
+from . import figures_ridge, figures_synthetic
 from .figure_style import save
 from .records import RECORDS, ROOT, Record, with_records
 
 FIGURES = ROOT / "results" / "figures"
 
 MAKERS: dict[str, tuple[str, Callable[[list[Record]], Figure]]] = {
+    "slopes": ("ridge", figures_ridge.slopes),
     "score-scatter": ("synthetic", figures_synthetic.score_scatter),
     "attribution": ("synthetic", figures_synthetic.attribution),
     "attribution-shares": ("synthetic", figures_synthetic.attribution_shares),

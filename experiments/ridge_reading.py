@@ -9,9 +9,6 @@ from typing import NamedTuple
 
 from .records import Record
 
-PROFILES = ("paper", "cpu", "smoke")
-"""Largest first: one is shown."""
-
 TOLERANCE = 0.05
 """How far a slope may lie from a whole order and still agree with it."""
 
@@ -33,12 +30,8 @@ UNDEFINED = Spread(math.nan, math.nan, math.nan, 0)
 
 
 def part(records: list[Record], name: str) -> list[Record]:
-    """Metrics of the part ``closed`` or ``finite`` of the largest profile that has it, each with its config."""
-    for profile in PROFILES:
-        found = [r for r in records if r["profile"] == profile and name in r["metrics"]]
-        if found:
-            return [{"config": r["config"], **r["metrics"][name]} for r in found]
-    return []
+    """Metrics of the part ``closed`` or ``finite`` of the records that have it, each with its config."""
+    return [{"config": r["config"], **r["metrics"][name]} for r in records if name in r["metrics"]]
 
 
 def drawn(records: list[Record]) -> list[Record]:

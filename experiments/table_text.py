@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,14 @@ from .records import write_atomically
 
 MISSING = "missing"
 """What a cell says whose records do not exist."""
+
+
+_COMMANDS = {
+    ">=": r"$\geq$", "<=": r"$\leq$", ">": "$>$", "<": "$<$", "\\": r"\textbackslash{}", "%": r"\%", "&": r"\&",
+    "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "|": r"\textbar{}", "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}  # fmt: skip
+"""What LaTeX would read as something else, longest first."""
 
 
 class Table(NamedTuple):
@@ -60,7 +69,4 @@ def replace_marked(path: Path, name: str, text: str) -> None:
 
 
 def _escape(text: str) -> str:
-    for symbol, command in (("\\", r"\textbackslash{}"), ("%", r"\%"), ("&", r"\&"), ("_", r"\_"), ("#", r"\#"),
-                            (">=", r"$\geq$"), ("<=", r"$\leq$")):  # fmt: skip
-        text = text.replace(symbol, command)
-    return text
+    return re.sub("|".join(map(re.escape, _COMMANDS)), lambda found: _COMMANDS[found[0]], text)

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from . import tables_synthetic
+from . import tables_ridge, tables_synthetic
 from .records import RECORDS, ROOT, Record, with_records
 from .table_text import Table, replace_marked, to_markdown, write
 
@@ -67,6 +67,7 @@ def _number(value: float | None, form: str, *, scale: float = 1.0) -> str:
 
 
 MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
+    "ridge-scaling": ("ridge", tables_ridge.ridge_scaling),
     "combined-excerpt": ("synthetic", tables_synthetic.combined_excerpt),
     "rank-power": ("synthetic", tables_synthetic.rank_power),
     "coverage": ("synthetic", tables_synthetic.coverage),

@@ -1,4 +1,4 @@
-"""The ridge table: golden text from small records, missing parts, one profile at a time."""
+"""The ridge table: golden text from small records, missing parts."""
 
 from experiments.table_text import MISSING, to_latex, to_markdown
 from experiments.tables_ridge import ridge_scaling
@@ -57,12 +57,6 @@ def test_orthogonal_problems_alone_have_no_order():
     rows = {row[0]: row for row in ridge_scaling([unmoved()]).rows}
     assert rows["risk change, |Delta R|"][2:] == [MISSING, MISSING, MISSING]
     assert rows["shift penalty of the new model, L_x W1"][4] == "agrees"
-
-
-def test_the_largest_profile_is_shown():
-    other = record(profile="smoke", small={"shift_penalty": 3.0})
-    assert ridge_scaling([other, *RECORDS]) == ridge_scaling(RECORDS)
-    assert ridge_scaling([other]).rows[0][4] == "disagrees"
 
 
 def test_the_interval_is_the_widest_over_problems():
