@@ -51,3 +51,18 @@ def test_bad_input(generator):
         stratified_split(labelled([10]), fraction=1.0, generator=generator)
     with pytest.raises(ValueError, match=r"sample\.y has shape \[3\] for 5 samples"):
         stratified_split(Sample(torch.zeros(5, 2), torch.zeros(3).long()), generator=generator)
+
+
+@pytest.mark.parametrize("n", [7, 50, 150, 333])
+def test_sizes_depend_on_n_alone(n):
+    sizes = set()
+    for seed in range(20):
+        g = torch.Generator().manual_seed(seed)
+        y = torch.randint(0, 2, (n,), generator=g)
+        y[:4] = torch.tensor([0, 0, 1, 1])
+        train, val = stratified_split(Sample(torch.rand(n, 1, generator=g), y), generator=g)
+        sizes.add((len(train.x), len(val.x)))
+        for label in (0, 1):
+            share = 0.15 * int((y == label).sum())
+            assert abs(int((val.y == label).sum()) - share) < 1 or share < 1
+    assert sizes == {(n - round(0.15 * n), round(0.15 * n))} or n == 7

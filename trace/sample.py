@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -36,7 +37,8 @@ def check_sample_pair(sample: Sample, name: str) -> Sample:
 def stratified_split(sample: Sample, *, fraction: float = 0.15, generator: Generator) -> tuple[Sample, Sample]:
     """Training and validation parts; each class gives ``fraction`` of its members (``app:common-impl``: 15%).
 
-    A class of at least two members is in both parts. Regression targets and unlabelled samples are split at random.
+    The parts' sizes depend on n alone; a class of at least two members is in both. Regression targets and unlabelled
+    samples are split at random.
 
     >>> data = Sample(torch.arange(8.0)[:, None], torch.tensor([0, 1] * 4))
     >>> train, val = stratified_split(data, fraction=0.25, generator=torch.Generator().manual_seed(0))
@@ -51,12 +53,23 @@ def stratified_split(sample: Sample, *, fraction: float = 0.15, generator: Gener
     groups = sample.y if stratified and sample.y is not None else torch.zeros(n, dtype=torch.long)
     order = torch.randperm(n, generator=generator, device=generator.device).to(groups.device)
     held_out = torch.zeros(n, dtype=torch.bool, device=groups.device)
-    for group in groups.unique():
-        members = order[groups[order] == group]
-        size = round(fraction * len(members))
-        size = min(max(size, 1), len(members) - 1)
-        held_out[members[:size]] = True
+    values, counts = groups.unique(return_counts=True)
+    for group, size in zip(values, _shares(counts.tolist(), round(fraction * n)), strict=True):
+        held_out[order[groups[order] == group][:size]] = True
     return _part(sample, ~held_out), _part(sample, held_out)
+
+
+def _shares(counts: list[int], total: int) -> list[int]:
+    """``total`` in proportion to ``counts``, by largest remainders, so that the sum depends on the size alone.
+
+    Every class of two or more keeps a member on either side.
+    """
+    exact = [total * count / sum(counts) for count in counts]
+    sizes = [math.floor(share) for share in exact]
+    by_remainder = sorted(range(len(counts)), key=lambda i: sizes[i] - exact[i])
+    for i in by_remainder[: total - sum(sizes)]:
+        sizes[i] += 1
+    return [min(max(size, 1), count - 1) for size, count in zip(sizes, counts, strict=True)]
 
 
 def _part(sample: Sample, chosen: Tensor) -> Sample:

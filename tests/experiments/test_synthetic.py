@@ -1,0 +1,134 @@
+"""The synthetic experiment: small cells through the real pipeline, and the numbers of the library's own diagnostic."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import synthetic
+from experiments.cells import (
+    ModelSpec,
+    draw_source,
+    draw_target,
+    feature_map,
+    fit_sources,
+    fit_updates,
+    members,
+    seeded,
+)
+from experiments.config import Run, expand
+from experiments.execute import execute
+from experiments.frame import derived, synthetic_frame
+from experiments.store import RunDirectory
+from trace import diagnose
+from trace.worlds import world
+
+SMALL = ["config=smoke"]
+
+
+class Silent:
+    """A context that logs nowhere."""
+
+    def log(self, step, **values):
+        pass
+
+
+def small(**changes):
+    fields = {"n": 200, "n_target": 150, "severities": [0.0, 1.0], "seeds": [0, 1], "test_size": 2000}
+    return synthetic.Config(**{**fields, **changes})
+
+
+def test_defaults_follow_the_protocol_of_the_world():
+    assert [spec.name for spec in synthetic.Config().models] == ["logistic", "mlp"]
+    assert synthetic.Config(world="moons_warp").models == [ModelSpec()]
+    runs = {run.run_id for run in expand("synthetic", [])}
+    assert len(runs) == len(expand("synthetic", []))
+
+
+def test_a_cell_has_every_pair_once_and_repeats_itself():
+    config = small(world="blobs_shift")
+    first, second = (synthetic.run(config, Silent()) for _ in range(2))
+    assert first == second
+    for model in ("logistic", "mlp"):
+        columns = first[model]["columns"]
+        keys = list(zip(columns["severity"], columns["weight_decay"], columns["seed"], strict=True))
+        assert len(keys) == len(set(keys)) == 2 * 3 * 2
+    assert json.dumps(first)
+
+
+def test_rows_are_the_librarys_diagnostic():
+    """What the frame derives from a stored row is what `diagnose` says about the same two models."""
+    spec = ModelSpec("mlp", [8], "tanh", "penultimate", [1e-3], 1e-2, 3, 1e-2, 3)
+    config = small(world="moons_warp", seeds=[0], severities=[1.0], models=[spec])
+    record = {"config": Run("synthetic", config).values, "metrics": synthetic.run(config, Silent())}
+    stored = {name: column[0] for name, column in synthetic_frame([record]).items()}
+    made = world("moons_warp", severity=1.0)
+    source, target = draw_source(made, 200, 0), draw_target(made, 150, 0)
+    q = fit_sources(spec, {0: source})
+    old = q.stack.member(0)
+    new = fit_updates(spec, q, {(1.0, 0): target}, members([1.0], spec, [0])).member(0)
+    report = diagnose(
+        old, new, source.train, target.train, source_val=source.val, target_val=target.val,
+        feature_map=feature_map(spec, old), anchor_test=made.source(2000, generator=seeded("test")),
+    )  # fmt: skip
+    expected = report.as_dict()
+    for form in ("ot", "mmd", "hybrid"):
+        assert stored[f"bound_{form}"] == pytest.approx(expected[f"bound_{form}"], rel=1e-5)
+        assert stored[f"bound_full_{form}"] == pytest.approx(expected[f"bound_full_{form}"], rel=1e-5)
+        assert stored[f"emp_shift_{form}"] == pytest.approx(expected[f"emp_shift_{form}"], rel=1e-4)
+    for name in ("risk_change", "gap_source", "gap_target", "model_change"):
+        assert stored[name] == pytest.approx(expected[name], rel=1e-4)
+    assert stored["anchor_worst_label"] == pytest.approx(expected["anchor"]["worst_label"]["value"], rel=1e-5)
+
+
+def test_details_hold_the_exact_distance_and_a_portrait():
+    kept = synthetic.run(small(details=True, shared_draw=True, n=400, n_target=400), Silent())["logistic"]
+    assert set(kept["portraits"]) == {"0.0", "1.0"}
+    drawn = kept["portraits"]["1.0"]
+    assert np.shape(drawn["score"]) == (len(drawn["y"]), len(drawn["x"]))
+    moved = np.array(kept["columns"]["severity"]) == 1
+    w1 = np.array(kept["columns"]["wasserstein1"])[moved]
+    assert np.allclose(w1, 1, atol=0.15)  # a translation by 1
+
+
+def test_portrait_scores_lie_where_the_points_do():
+    """The old model's boundary separates the source's classes at x = 0, the new one's at x = 1."""
+    drawn = synthetic.run(small(details=True, shared_draw=True, n=500, n_target=500), Silent())["logistic"][
+        "portraits"
+    ]["1.0"]
+    x = np.array(drawn["x"])
+    for key, boundary in (("score", 0.0), ("new_score", 1.0)):
+        middle = np.array(drawn[key])[len(drawn["y"]) // 2]
+        assert abs(x[np.argmax(middle > 0)] - boundary) < 0.4
+
+
+def test_invariant_labels_and_options_reach_the_world():
+    config = small(labels="invariant", options={"rotation": 30.0})
+    changed, plain = (
+        np.array(synthetic.run(c, Silent())["logistic"]["columns"]["risk_change"]) for c in (config, small())
+    )
+    assert abs(plain[-6:]).mean() > 3 * abs(changed[-6:]).mean()
+    with pytest.raises(ValueError, match="has no field 'labels'"):
+        synthetic.run(small(world="mixture_shift", labels="invariant"), Silent())
+
+
+def test_a_run_as_a_user_starts_it(tmp_path):
+    (run, *_) = expand("synthetic", SMALL)
+    assert execute(run, runs=tmp_path) == "computed"
+    record = RunDirectory.of(run, tmp_path).record()
+    assert record["profile"] == "smoke"
+    assert set(record["metrics"]) == {spec.name for spec in run.config.models}
+    assert execute(run, runs=tmp_path) == "done before"
+
+
+def test_derived_terms_add_up():
+    ones = {name: np.ones(2) for name in (
+        "risk_change", "transport", "lipschitz_loss", "output_distance", "output_distance_squared", "rkhs_norm",
+        "sensitivity_source", "sensitivity_target", "gap_source", "gap_target", "population_ot", "population_mmd",
+        "label_noise", "validation_error")}  # fmt: skip
+    f = derived({**ones, "mmd_squared": np.array([4.0, -1.0])})
+    assert f["mmd"].tolist() == [2, 0]
+    assert f["bound_ot"].tolist() == [2 + 1 + 2] * 2
+    assert f["bound_mmd"].tolist() == [2 + 1 + 2, 2 + 1 + 0]
+    assert f["bound_hybrid"].tolist() == [2 + 1 + 1 + 2, 2 + 1 + 1]
+    assert f["bound_full_ot"].tolist() == [5 + 3] * 2
