@@ -69,3 +69,8 @@ def needs(experiment: str) -> Callable[[Callable[[list[Record]], Finding]], Judg
         return judged
 
     return wrap
+
+
+def graded(holds: bool, partly: bool) -> Verdict:
+    """The verdict of a claim that can hold in full, in part, or not."""
+    return "reproduced" if holds else "partly" if partly else "not reproduced"
