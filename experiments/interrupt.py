@@ -49,31 +49,26 @@ class Warned:
         number = self.pending
         assert number is not None
         self._forget()
-        self._pass_on(number, None)
+        handler = self._before[number]
+        if callable(handler):
+            handler(number, None)
+        elif handler == signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        """Remember the first warning, SLURM repeats it; when the grace is over, act without a save."""
         if number == signal.SIGALRM:
             if self.pending is not None:
                 self.act()
         elif self.pending is None:
             self.pending = number
             signal.setitimer(signal.ITIMER_REAL, self.grace)
-        else:
-            self._forget()
-            self._pass_on(number, frame)
 
     def _forget(self) -> None:
         if self.pending is not None:
             self.pending = None
             signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        handler = self._before[number]
-        if callable(handler):
-            handler(number, frame)
-        elif handler == signal.SIG_DFL:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
 
 
 @contextmanager

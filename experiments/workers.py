@@ -44,6 +44,7 @@ def local(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int = 
                 try:
                     message: Outcome | OSError = ready.recv()
                 except (EOFError, ConnectionResetError):
+                    ready.close()
                     yield _lost(crew.pop(ready), runs)
                     continue
                 if isinstance(message, OSError):

@@ -66,6 +66,16 @@ def test_a_step_that_is_too_long_is_not_waited_for(acted):
         assert warned.pending is None
 
 
+def test_a_repeated_warning_still_waits(acted):
+    with Warned() as warned:
+        warned.listen()
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGUSR2)
+        assert (acted, warned.pending) == ([], signal.SIGUSR2)
+        warned.act()
+        assert acted == [signal.SIGUSR2]
+
+
 def test_a_warning_after_the_last_step_acts_when_the_run_is_over(acted):
     with Warned() as warned:
         warned.listen()

@@ -30,7 +30,18 @@ def environment(tmp_path, monkeypatch):
 
 
 def messages(path):
-    """The protobuf records of a .wandb file: after a 7-byte header, a LevelDB log of 32 KB blocks."""
+    """The protobuf records of a finished .wandb file, whose last ones W&B writes a moment after `finish` returns."""
+    deadline = time.monotonic() + 20
+    while True:
+        found = list(parsed(path))
+        if any(message.HasField("exit") for message in found):
+            return found
+        assert time.monotonic() < deadline, f"{path} was not finished"
+        time.sleep(0.05)
+
+
+def parsed(path):
+    """What is there of a .wandb file: after a 7-byte header, a LevelDB log of 32 KB blocks."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     data, position, parts = path.read_bytes(), 7, []
@@ -39,6 +50,8 @@ def messages(path):
             position += BLOCK - position % BLOCK
             continue
         _, length, kind = struct.unpack_from("<IHB", data, position)
+        if position + 7 + length > len(data):
+            return
         parts.append(data[position + 7 : position + 7 + length])
         position += 7 + length
         if kind in (1, 4):  # whole, or the last part
