@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
     )
     module.add_arguments(parser)
     try:
-        module.main(parser.parse_intermixed_args(options))
+        module.main(parser.parse_intermixed_args(options))  # options may stand between keys
     except UserError as error:
         raise SystemExit(str(error)) from error
 

@@ -30,7 +30,7 @@ def main(arguments: argparse.Namespace) -> None:
 def catalogue(folder: Path = HERE, configs: Path = CONFIGS) -> list[tuple[str, str, list[str]]]:
     """Name, first line of the docstring, and variants; read from the sources, nothing is imported."""
     found = []
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(folder.glob("[!_]*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         if {"Config", "run"} <= names:

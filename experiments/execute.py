@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from .config import Run, experiment_module
-from .records import provenance, replacing
+from .interrupt import GRACE_SECONDS, Warned
+from .memory import gpu_peak_bytes, peak_bytes, reset_peaks
+from .records import Record, provenance, replacing
 from .store import RUNS, RunDirectory
 from .tracking import Mode, Tracker
 
 THREADS = 1
 """Of every run under every launcher: sums come out in the same order, so the same seed gives the same bits."""
-
-_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 Outcome = Literal["computed", "done before", "running elsewhere", "failed"]
 
@@ -32,6 +31,7 @@ class Context:
 
     directory: RunDirectory
     tracker: Tracker
+    warned: Warned = field(default_factory=Warned)
 
     def log(self, step: int, **values: float) -> None:
         """A point of the run's curves."""
@@ -42,6 +42,14 @@ class Context:
         with replacing(self.directory.checkpoint_path) as aside:
             torch.save(state, aside)
 
+    def checkpoint(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Call it after every step: when the cluster has warned, the state is saved here and the attempt ends."""
+        self.warned.listen()
+        if self.warned.pending is not None:
+            self.save(state())
+            self.warned.act()
+            raise SystemExit(1)  # where nobody ends the process, the kill that follows would
+
     def load(self) -> dict[str, Any] | None:
         """The state that an earlier attempt saved last, on the CPU; None at a first attempt."""
         path = self.directory.checkpoint_path
@@ -51,10 +59,14 @@ class Context:
         return state
 
 
-def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off") -> Outcome:
+def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off", grace: float = GRACE_SECONDS) -> Outcome:
     """Compute a run unless it is done or somebody computes it now; what it prints goes to its log.
 
-    A failure is stored with its traceback and does not propagate; Ctrl-C does, and leaves the run missing.
+    A failure is stored with its traceback and does not propagate; Ctrl-C does, and leaves the run missing. A warning
+    of the cluster waits at most ``grace`` seconds for the end of a step.
+
+    Raises:
+        OSError: if the run store cannot be written.
     """
     directory = RunDirectory.of(run, runs)
     with directory.claim() as claimed:
@@ -69,7 +81,8 @@ def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off") -> Outcome:
             redirect_stderr(log),
         ):
             try:
-                _compute(run, directory, wandb)
+                with Warned(grace) as warned:
+                    _compute(run, directory, wandb, warned)
             except Exception as error:
                 if type(error).__module__.startswith("submitit"):  # the task must end, which is no fault of the run
                     raise
@@ -79,16 +92,28 @@ def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off") -> Outcome:
     return "computed"
 
 
-def _compute(run: Run, directory: RunDirectory, wandb: Mode) -> None:
-    origin = provenance()
+def _compute(run: Run, directory: RunDirectory, wandb: Mode, warned: Warned) -> None:
     torch.set_num_threads(THREADS)
     tracker = Tracker(run, directory, wandb)
+    try:
+        record = _record(run, Context(directory, tracker, warned))
+        directory.finish(record)
+    except Exception:
+        tracker.fail()
+        raise
+    tracker.finish(record["metrics"])
+
+
+def _record(run: Run, context: Context) -> Record:
+    """The run's metrics with what they cost and where they come from."""
+    origin = provenance()
+    reset_peaks()
     started = time.perf_counter()
-    metrics = experiment_module(run.experiment).run(run.config, Context(directory, tracker))
+    metrics = experiment_module(run.experiment).run(run.config, context)
     seconds = time.perf_counter() - started
     if not isinstance(metrics, dict):
         raise TypeError(f"run of {run.experiment} returned {type(metrics).__name__}: it must return a dict of metrics")
-    directory.finish({
+    return {
         "run_id": run.run_id,
         "experiment": run.experiment,
         "profile": run.values.get("profile", ""),
@@ -97,7 +122,7 @@ def _compute(run: Run, directory: RunDirectory, wandb: Mode) -> None:
         "metrics": metrics,
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "seconds": seconds,
-        "process_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
+        "peak_bytes": peak_bytes(),
+        "gpu_peak_bytes": gpu_peak_bytes(),
         **origin,
-    })  # fmt: skip
-    tracker.finish(metrics)
+    }

@@ -8,24 +8,22 @@ A finished run is never computed again; a relaunch computes what is missing or f
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from . import slurm
 from .config import Run, expand
 from .errors import UserError
 from .execute import Outcome, execute
+from .interrupt import uninterrupted
 from .progress import watched
-from .store import RUNS, RunDirectory
+from .store import RUNS, RunDirectory, unwritable
 from .tracking import Mode, split_mode
+from .workers import local
 
 WAIT_SECONDS = 2.0
 
@@ -61,34 +59,18 @@ def main(arguments: argparse.Namespace) -> None:
     grid = _slice(expand(arguments.experiment, settings), arguments.slice)
     profile = slurm.load_profile(arguments.profile) if arguments.launcher == "slurm" else None
     if arguments.dry_run:
-        if profile is not None:
-            print(slurm.script(grid, profile, runs=arguments.runs, name=arguments.experiment))
-        for run in grid:
-            print(run.run_id, RunDirectory.of(run, arguments.runs).state(), run.values)
+        _show(grid, profile, arguments)
         return
     if arguments.force:
-        for run in grid:
-            RunDirectory.of(run, arguments.runs).set_aside()
-    todo = [run for run in grid if RunDirectory.of(run, arguments.runs).state() != "done"]
+        _set_aside(grid, arguments.runs)
+    todo = _unfinished(grid, arguments.runs)
     print(f"{arguments.experiment}: {len(grid)} runs, {len(grid) - len(todo)} done before", file=sys.stderr)
-    if profile is not None:
+    if not todo:
+        print("nothing to do", file=sys.stderr)
+    elif profile is not None:
         _to_slurm(todo, profile, arguments, wandb)
-        return
-    outcomes = (
-        local(todo, runs=arguments.runs, wandb=wandb, processes=arguments.processes)
-        if arguments.launcher == "local"
-        else inline(todo, runs=arguments.runs, wandb=wandb)
-    )
-    try:
-        counts = Counter(watched(outcomes, len(todo), arguments.experiment))
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
-    except OSError as error:
-        raise UserError(
-            f"the run store cannot be written ({error}): free space or permissions, then call the same command again; "
-            "what is finished is kept"
-        ) from error
-    _report(todo, counts, arguments.runs)
+    else:
+        _compute_here(todo, arguments, wandb)
 
 
 def _positive(text: str) -> int:
@@ -104,19 +86,100 @@ def _slice(grid: list[Run], text: str) -> list[Run]:
     return grid[int(index) :: int(count)]
 
 
+def _unfinished(grid: list[Run], runs: Path) -> list[Run]:
+    return [run for run in grid if RunDirectory.of(run, runs).state() != "done"]
+
+
+def _set_aside(grid: list[Run], runs: Path) -> None:
+    try:
+        for run in grid:
+            RunDirectory.of(run, runs).set_aside()
+    except OSError as error:
+        raise unwritable(error) from error
+
+
+def _show(grid: list[Run], profile: slurm.Profile | None, arguments: argparse.Namespace) -> None:
+    """The runs with their states, and for slurm the script for those that are not done."""
+    todo = grid if arguments.force else _unfinished(grid, arguments.runs)
+    if profile is not None:
+        script = slurm.script(todo, profile, runs=arguments.runs, name=arguments.experiment) if todo else ""
+        print(script or "nothing to do")
+    for run in grid:
+        print(run.run_id, RunDirectory.of(run, arguments.runs).state(), run.values)
+
+
+def _compute_here(todo: list[Run], arguments: argparse.Namespace, wandb: Mode) -> None:
+    outcomes = (
+        local(todo, runs=arguments.runs, wandb=wandb, processes=arguments.processes)
+        if arguments.launcher == "local"
+        else inline(todo, runs=arguments.runs, wandb=wandb)
+    )
+    try:
+        counts = Counter(watched(outcomes, len(todo), arguments.experiment))
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
+    except OSError as error:
+        raise unwritable(error) from error
+    _report(todo, counts, arguments.runs)
+
+
+def inline(todo: list[Run], *, runs: Path, wandb: Mode = "off") -> Iterator[Outcome]:
+    """One after the other, in this process."""
+    for run in todo:
+        yield execute(run, runs=runs, wandb=wandb)
+
+
+def _report(todo: list[Run], counts: Counter[Outcome], runs: Path) -> None:
+    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())), file=sys.stderr)
+    _name_failures(todo, runs)
+    _name_elsewhere(counts["running elsewhere"])
+    if counts["failed"]:
+        raise SystemExit(1)
+
+
+def _name_failures(todo: list[Run], runs: Path) -> None:
+    for directory in (RunDirectory.of(run, runs) for run in todo):
+        if directory.state() == "failed":
+            print(f"failed {directory.reason()}", file=sys.stderr)
+
+
+def _name_elsewhere(count: int) -> None:
+    if count:
+        print(
+            f"{count} of these runs are being computed by another launcher: `status` follows them, and the same "
+            "command later computes what it may leave",
+            file=sys.stderr,
+        )
+
+
 def _to_slurm(todo: list[Run], profile: slurm.Profile, arguments: argparse.Namespace, wandb: Mode) -> None:
-    if not todo:
-        print("nothing to do", file=sys.stderr)
-        return
-    jobs = slurm.submit(todo, profile, runs=arguments.runs, wandb=wandb, name=arguments.experiment)
+    jobs: list[str] = []
+    try:
+        with uninterrupted():
+            jobs = slurm.submit(todo, profile, runs=arguments.runs, wandb=wandb, name=arguments.experiment)
+        array = jobs[0].split("_")[0]
+        print(f"{len(todo)} runs in {len(jobs)} tasks of array {array}; `status` follows them", file=sys.stderr)
+        if arguments.wait:
+            _wait_for(jobs)
+            _report_states(todo, arguments.runs)
+    except KeyboardInterrupt:
+        raise SystemExit(_interrupted(jobs)) from None
+
+
+def _interrupted(jobs: list[str]) -> str:
+    if not jobs:
+        return "interrupted: nothing was submitted"
     array = jobs[0].split("_")[0]
-    print(f"{len(todo)} runs in {len(jobs)} tasks of array {array}; `status` follows them", file=sys.stderr)
-    if arguments.wait:
-        _wait_for(jobs)
-        states = Counter(RunDirectory.of(run, arguments.runs).state() for run in todo)
-        print(", ".join(f"{count} {state}" for state, count in sorted(states.items())), file=sys.stderr)
-        if states["done"] < len(todo):
-            raise SystemExit(1)
+    return f"interrupted: array {array} goes on in the queue; `status` follows it, `scancel {array}` stops it"
+
+
+def _report_states(todo: list[Run], runs: Path) -> None:
+    states = Counter(RunDirectory.of(run, runs).state() for run in todo)
+    print(", ".join(f"{count} {state}" for state, count in sorted(states.items())), file=sys.stderr)
+    _name_failures(todo, runs)
+    _name_elsewhere(states["running"])
+    if states["failed"] or states["missing"]:
+        raise SystemExit(1)
 
 
 def _wait_for(jobs: list[str]) -> None:
@@ -128,69 +191,3 @@ def _wait_for(jobs: list[str]) -> None:
                 return
         except slurm.QueueUnknownError as error:
             print(f"the queue does not answer ({error}), asking again", file=sys.stderr)
-
-
-def inline(todo: list[Run], *, runs: Path, wandb: Mode = "off") -> Iterator[Outcome]:
-    """One after the other, in this process."""
-    for run in todo:
-        yield execute(run, runs=runs, wandb=wandb)
-
-
-def local(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int = 1) -> Iterator[Outcome]:
-    """In worker processes. A worker that is killed takes its current run with it, and is replaced."""
-    context = multiprocessing.get_context("spawn")
-    waiting = todo[::-1]
-    workers: dict[Connection, BaseProcess] = {}
-
-    def hire() -> None:
-        here, there = context.Pipe()
-        workers[here] = context.Process(target=_work, args=(there, runs, wandb), daemon=True)
-        workers[here].start()
-        there.close()
-        here.send(waiting.pop())
-
-    try:
-        for _ in range(min(processes, len(todo))):
-            hire()
-        while workers:
-            for connection in wait(list(workers)):
-                assert isinstance(connection, Connection)
-                try:
-                    outcome: Outcome = connection.recv()
-                except EOFError:
-                    outcome = "failed"
-                    workers.pop(connection).join()
-                    if waiting:
-                        hire()
-                else:
-                    if waiting:
-                        connection.send(waiting.pop())
-                    else:
-                        connection.close()
-                        workers.pop(connection).join()
-                yield outcome
-    finally:
-        for worker in workers.values():
-            worker.terminate()
-            worker.join()
-
-
-def _work(tasks: Connection, runs: Path, wandb: Mode) -> None:
-    """Compute what comes through the pipe until it is closed. Ctrl-C is the launcher's business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while True:
-        try:
-            run = tasks.recv()
-        except EOFError:
-            return
-        tasks.send(execute(run, runs=runs, wandb=wandb))
-
-
-def _report(todo: list[Run], counts: Counter[Outcome], runs: Path) -> None:
-    summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-    print(summary or "nothing to do", file=sys.stderr)
-    failed = [d for d in (RunDirectory.of(run, runs) for run in todo) if d.state() == "failed"]
-    for directory in failed:
-        print(f"failed {directory.reason()}", file=sys.stderr)
-    if counts["failed"]:
-        raise SystemExit(1)

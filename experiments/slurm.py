@@ -1,7 +1,8 @@
 """SLURM arrays through submitit: one array a grid, several short runs packed into one task.
 
-A task that is preempted or times out is requeued and goes on with the first run of its pack that is not done; a long
-run goes on from its own checkpoint. A task that dies without a signal loses its current run; a relaunch computes it.
+A task that is preempted or times out is requeued and goes on with the first run of its pack that is not done, a run
+that takes steps from the step at which it was warned. A task that dies without a signal loses its current run; a
+relaunch computes it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import dataclasses
 import shlex
 import shutil
 import subprocess
+import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
 from .config import Run, read_mapping, typed
 from .errors import UserError
 from .execute import execute
+from .interrupt import GRACE_SECONDS
 from .records import ROOT, write_atomically
-from .store import RunDirectory
+from .store import RunDirectory, unwritable
 from .tracking import Mode
 
 PROFILES = ROOT / "slurm" / "profiles"
@@ -70,11 +74,11 @@ def load_profile(name: str, folder: Path = PROFILES) -> Profile:
 class Pack:
     """The work of one array task: runs one after the other, skipping what is done."""
 
-    def __init__(self, runs: Path, wandb: Mode) -> None:
-        self.runs, self.wandb = runs, wandb
+    def __init__(self, runs: Path, wandb: Mode, grace: float) -> None:
+        self.runs, self.wandb, self.grace = runs, wandb, grace
 
     def __call__(self, pack: list[Run]) -> list[str]:
-        return [execute(run, runs=self.runs, wandb=self.wandb) for run in pack]
+        return [execute(run, runs=self.runs, wandb=self.wandb, grace=self.grace) for run in pack]
 
     def checkpoint(self, pack: list[Run]) -> Any:
         """What submitit calls on a timeout or preemption: the same pack again; the store knows what is done."""
@@ -84,31 +88,54 @@ class Pack:
 
 
 def submit(todo: list[Run], profile: Profile, *, runs: Path, wandb: Mode = "off", name: str) -> list[str]:
-    """Submit one array with one sbatch call and return its job ids at once; each run remembers its job and log."""
+    """Submit one array with one sbatch call and return its job ids at once; each run remembers its job and log.
+
+    An array whose files cannot be written is withdrawn: its tasks would find nothing to do, and a relaunch loses
+    nothing.
+    """
     if not shutil.which("sbatch"):
         raise UserError("sbatch is not on this machine: submit from a login node, or use --launcher local")
-    executor = _executor(profile, runs, name)
+    title = f"{name.split('.')[-1]}-{uuid.uuid4().hex[:8]}"
     packs = _packs(todo, profile)
+    work = Pack(runs.resolve(), wandb, min(GRACE_SECONDS, profile.signal_seconds / 2))
     try:
-        jobs = executor.map_array(Pack(runs.resolve(), wandb), packs)
+        jobs = _executor(profile, runs, title).map_array(work, packs)
+        for job, pack in zip(jobs, packs, strict=True):
+            for run in pack:
+                _remember(RunDirectory.of(run, runs).path, job.job_id, str(job.paths.stdout))
     except RuntimeError as error:
         raise UserError(f"the cluster refused the array: {error}") from error
-    for job, pack in zip(jobs, packs, strict=True):
-        for run in pack:
-            directory = RunDirectory.of(run, runs).path
-            write_atomically(directory / "job.txt", f"{job.job_id}\n{job.paths.stdout}\n", sync=False)
-            link = directory / "slurm.out"
-            link.unlink(missing_ok=True)
-            link.symlink_to(job.paths.stdout)
+    except OSError as error:
+        raise unwritable(error, _withdraw(title)) from error
     return [job.job_id for job in jobs]
 
 
+def _remember(directory: Path, job_id: str, log: str) -> None:
+    write_atomically(directory / "job.txt", f"{job_id}\n{log}\n", sync=False)
+    link = directory / "slurm.out"
+    link.unlink(missing_ok=True)
+    link.symlink_to(log)
+
+
+def _withdraw(title: str) -> str:
+    """Cancel what was submitted under a name that only this submission has, and say what is in the queue now."""
+    done = subprocess.run(["scancel", "--me", f"--name={title}"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"stop what may have been submitted with `scancel --me --name={title}`"
+    return "nothing is left in the queue"
+
+
 def script(todo: list[Run], profile: Profile, *, runs: Path, name: str) -> str:
-    """The sbatch script that `submit` would send."""
+    """The sbatch script that `submit` would send; no cluster is needed to see it."""
     from submitit.slurm.slurm import _make_sbatch_string
 
-    parameters = {**_executor(profile, runs, name)._executor.parameters, "map_count": len(_packs(todo, profile))}
-    return _make_sbatch_string(command="python -m submitit.core._submit FOLDER", folder=_folder(runs), **parameters)
+    tasks = len(_packs(todo, profile))
+    return _make_sbatch_string(
+        command=f"{shlex.quote(sys.executable)} -u -m submitit.core._submit {shlex.quote(_folder(runs))}",
+        folder=_folder(runs),
+        map_count=tasks if tasks > 1 else None,
+        **_parameters(profile, name.split(".")[-1]),
+    )
 
 
 def queue_states(job_ids: list[str]) -> dict[str, str]:
@@ -141,22 +168,27 @@ def _folder(runs: Path) -> str:
     return str(runs.resolve() / ".slurm" / "%A")
 
 
-def _executor(profile: Profile, runs: Path, name: str) -> Any:
+def _executor(profile: Profile, runs: Path, title: str) -> Any:
     import submitit
 
-    executor = submitit.AutoExecutor(folder=_folder(runs), cluster="slurm", slurm_max_num_timeout=profile.max_timeouts)
-    executor.update_parameters(
-        name=name.split(".")[-1],
-        timeout_min=profile.minutes,
-        cpus_per_task=profile.cpus_per_task,
-        slurm_partition=profile.partition,
-        slurm_account=profile.account,
-        slurm_qos=profile.qos,
-        slurm_gres=profile.gres,
-        slurm_mem=profile.mem,
-        slurm_signal_delay_s=profile.signal_seconds,
-        slurm_array_parallelism=profile.parallel,
-        slurm_setup=[f"cd {shlex.quote(str(ROOT))}", f"export PYTHONPATH={shlex.quote(str(ROOT))}:$PYTHONPATH"],
-        slurm_additional_parameters={"requeue": True} if profile.requeue else {"no-requeue": True},
-    )
+    executor = submitit.SlurmExecutor(folder=_folder(runs), max_num_timeout=profile.max_timeouts)
+    executor.update_parameters(**_parameters(profile, title))
     return executor
+
+
+def _parameters(profile: Profile, title: str) -> dict[str, Any]:
+    """The profile in the words of sbatch."""
+    return {
+        "job_name": title,
+        "time": profile.minutes,
+        "cpus_per_task": profile.cpus_per_task,
+        "partition": profile.partition,
+        "account": profile.account,
+        "qos": profile.qos,
+        "gres": profile.gres,
+        "mem": profile.mem,
+        "signal_delay_s": profile.signal_seconds,
+        "array_parallelism": profile.parallel,
+        "setup": [f"cd {shlex.quote(str(ROOT))}", f"export PYTHONPATH={shlex.quote(str(ROOT))}:$PYTHONPATH"],
+        "additional_parameters": {"requeue": True} if profile.requeue else {"no-requeue": True},
+    }

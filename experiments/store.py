@@ -62,11 +62,11 @@ class RunDirectory:
             return "done"
         if not self.path.exists():
             return "missing"
-        if self._held():
+        if self.held():
             return "running"
         return "failed" if self.failure_path.exists() else "missing"
 
-    def _held(self) -> bool:
+    def held(self) -> bool:
         """Whether a process holds the run; looking leaves no trace and does not wait."""
         try:
             with open(self.path / "lock", encoding="utf-8") as lock:
@@ -131,6 +131,14 @@ class RunDirectory:
 def experiments_in(runs: Path) -> list[Path]:
     """The folders of a store that hold runs."""
     return sorted(path for path in runs.glob("*") if path.is_dir() and not path.name.startswith("."))
+
+
+def unwritable(error: OSError, consequence: str = "what is finished is kept") -> UserError:
+    """The sentence of every launcher for a store that is full or closed."""
+    return UserError(
+        f"the run store cannot be written ({error}): free space or permissions, then call the same command again; "
+        f"{consequence}"
+    )
 
 
 def _lock_soon(lock: IO[str]) -> bool:

@@ -10,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .store import RUNS
+from .errors import UserError
+from .store import RUNS, RunDirectory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,17 +19,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    waiting = unsynced(arguments.runs)
+    waiting, running = unsynced(arguments.runs)
     failed = [folder for folder in waiting if not upload(folder)]
-    print(f"{len(waiting) - len(failed)} uploaded, {len(failed)} failed")
+    later = f", {len(running)} still running and left for later" if running else ""
+    print(f"{len(waiting) - len(failed)} uploaded, {len(failed)} failed{later}")
     if failed:
-        raise SystemExit("log in with `wandb login` (or set WANDB_API_KEY), then call sync again")
+        raise UserError("log in with `wandb login` (or set WANDB_API_KEY), then call sync again")
 
 
-def unsynced(runs: Path) -> list[Path]:
-    """Offline run folders that W&B has not marked as uploaded."""
-    folders = sorted(runs.glob("*/*/wandb/offline-run-*"))
-    return [folder for folder in folders if not any(folder.glob("*.synced"))]
+def unsynced(runs: Path) -> tuple[list[Path], list[Path]]:
+    """Offline folders that W&B has not marked as uploaded: of finished attempts, and of runs in progress.
+
+    Only the last attempt of a run counts, which holds the curves of those it went on from.
+    """
+    attempts = sorted(runs.glob("*/*/wandb/offline-run-*"))
+    last = {folder.parents[1]: folder for folder in attempts}
+    waiting = {home: folder for home, folder in last.items() if not any(folder.glob("*.synced"))}
+    running = [folder for home, folder in waiting.items() if RunDirectory(home).held()]
+    return [folder for folder in waiting.values() if folder not in running], running
 
 
 def upload(folder: Path) -> bool:

@@ -17,6 +17,7 @@ from .store import RunDirectory
 
 Mode = Literal["auto", "offline", "off"]
 MODES: tuple[Mode, ...] = ("auto", "offline", "off")
+INIT_SECONDS = 30
 
 
 def split_mode(settings: list[str]) -> tuple[list[str], Mode]:
@@ -49,15 +50,37 @@ class Tracker:
         if self.wandb_run is not None:
             self._try("finishing", lambda: self._finish(metrics))
 
+    def fail(self) -> None:
+        """Close the W&B run of a failure as failed, so that its files are complete."""
+        if self.wandb_run is not None:
+            self._try("finishing", lambda: self.wandb_run.finish(exit_code=1))
+
     def _start(self, run: Run, folder: Path, mode: Mode) -> None:
         import wandb
 
-        online = mode == "auto" and wandb.login(prompt=False)
-        self.wandb_run = wandb.init(
-            project="trace", group=run.experiment, id=run.run_id, name=run.run_id, config=run.values, dir=str(folder),
-            mode="online" if online else "offline", resume="allow", reinit="create_new",
-            settings=wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True, init_timeout=30),
-        )  # fmt: skip
+        def begin(chosen: Literal["online", "offline"]) -> Any:
+            return wandb.init(
+                project="trace", group=run.experiment, id=run.run_id, name=run.run_id, config=run.values,
+                dir=str(folder), mode=chosen, resume="allow", reinit="create_new",
+                settings=wandb.Settings(
+                    silent=True, console="off", disable_git=True, disable_code=True, init_timeout=INIT_SECONDS
+                ),
+            )  # fmt: skip
+
+        try:
+            self.wandb_run = begin("online") if mode == "auto" and wandb.login(prompt=False) else None
+        except Exception as error:
+            print(f"warning: W&B cannot be reached ({error}): logged offline, `sync` sends it later", file=sys.stderr)
+        self.wandb_run = self.wandb_run or begin("offline")
+        self._repeat_earlier_curves()
+
+    def _repeat_earlier_curves(self) -> None:
+        """A run that goes on logs again what W&B has not seen under this attempt: the last attempt is complete."""
+        if self.curves.exists():
+            for line in self.curves.read_text(encoding="utf-8").splitlines():
+                values = json.loads(line)
+                if (step := values.pop("step")) >= self.wandb_run.step:
+                    self.wandb_run.log(values, step=step)
 
     def _finish(self, metrics: dict[str, Any]) -> None:
         self.wandb_run.summary.update(metrics)

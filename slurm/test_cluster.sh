@@ -59,35 +59,57 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE PriorityTier=10 State=UP
 CONF
 }
 
-alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
+# Whether the pid file $1 names a process that is still daemon $2 of this folder, and not somebody else's.
+alive() {
+  local process
+  process=$(cat "$1" 2>/dev/null) && [ -n "$process" ] || return 1
+  [ "$(cat "/proc/$process/comm" 2>/dev/null)" = "$2" ] && grep -qF "$folder" "/proc/$process/cmdline" 2>/dev/null
+}
+
+launch() {
+  alive "$folder/munge/pid" munged || munged --force --key-file="$folder/munge/key" --socket="$folder/munge/socket" \
+    --pid-file="$folder/munge/pid" --log-file="$folder/munge/log" --seed-file="$folder/munge/seed" || return 1
+  alive "$folder/slurmctld.pid" slurmctld || slurmctld -c -f "$SLURM_CONF" || return 1
+  alive "$folder/slurmd.pid" slurmd || slurmd -N "$node" -f "$SLURM_CONF" || return 1
+  for _ in $(seq 1 100); do
+    sinfo -h -o %T 2>/dev/null | grep -q idle && return 0
+    sleep 0.2
+  done
+  echo "the node did not become idle; if a port is taken, set TRACE_CLUSTER_PORT" >&2
+  return 1
+}
+
+end() {
+  alive "$1" "$2" || return 0
+  local process
+  process=$(cat "$1")
+  kill "$process"
+  for _ in $(seq 1 50); do alive "$1" "$2" || return 0; sleep 0.1; done
+  kill -9 "$process" 2>/dev/null || true
+}
+
+stop() {
+  end "$folder/slurmd.pid" slurmd
+  end "$folder/slurmctld.pid" slurmctld
+  end "$folder/munge/pid" munged
+  [ ! -e "$SLURM_CONF" ] || rm -rf "$folder"
+}
 
 case ${1:-} in
   start)
     need
     configure
-    alive "$folder/munge/pid" || munged --force --key-file="$folder/munge/key" --socket="$folder/munge/socket" \
-      --pid-file="$folder/munge/pid" --log-file="$folder/munge/log" --seed-file="$folder/munge/seed"
-    alive "$folder/slurmctld.pid" || slurmctld -c
-    alive "$folder/slurmd.pid" || slurmd -N "$node"
-    for _ in $(seq 1 100); do
-      sinfo -h -o %T 2>/dev/null | grep -q idle && { echo "export SLURM_CONF=$SLURM_CONF"; exit 0; }
-      sleep 0.2
-    done
-    tail -n 5 "$folder"/log/*.log >&2
-    echo "the node did not become idle; if a port is taken, set TRACE_CLUSTER_PORT" >&2
-    "$0" stop
+    launch && { echo "export SLURM_CONF=$SLURM_CONF"; exit 0; }
+    tail -n 5 "$folder"/log/*.log >&2 || true
+    stop
     exit 1 ;;
   stop)
-    for pid in "$folder"/slurmd.pid "$folder"/slurmctld.pid "$folder"/munge/pid; do
-      alive "$pid" || continue
-      process=$(cat "$pid")
-      kill "$process"
-      for _ in $(seq 1 50); do kill -0 "$process" 2>/dev/null || break; sleep 0.1; done
-    done
-    [ ! -e "$SLURM_CONF" ] || rm -rf "$folder" ;;
+    stop ;;
   status)
-    for name in munge/pid slurmctld.pid slurmd.pid; do
-      alive "$folder/$name" && echo "${name%pid} up" || echo "${name%pid} down"
+    for name in munged slurmctld slurmd; do
+      pid=$folder/$name.pid
+      [ "$name" != munged ] || pid=$folder/munge/pid
+      alive "$pid" "$name" && echo "$name up" || echo "$name down"
     done
     sinfo 2>/dev/null || true ;;
   *)

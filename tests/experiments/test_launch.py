@@ -9,15 +9,17 @@ import time
 import pytest
 import torch
 
-from experiments import store
+from experiments import store, workers
 from experiments.collect import collect
 from experiments.execute import Context, execute
-from experiments.launch import inline, local
+from experiments.launch import inline
 from experiments.records import ROOT, read_records
 from experiments.status import describe
 from experiments.store import RunDirectory
 from experiments.tracking import Tracker
+from experiments.workers import local
 from tests.experiments import toy
+from tests.experiments.conftest import fill
 from tests.experiments.toy import TOY, grid
 
 
@@ -33,7 +35,8 @@ def test_a_record_holds_result_and_origin(tmp_path, counter):
     assert record["config"] == run.values
     assert (record["run_id"], record["seed"], record["profile"]) == (run.run_id, 0, "smoke")
     assert record["seconds"] >= 0
-    assert record["process_peak_bytes"] > 1e6
+    assert record["peak_bytes"] > 1e6
+    assert (record["gpu_peak_bytes"] is None) == (not torch.cuda.is_available())
     assert record["device"]
     assert len(record["git_commit"]) == 40
     assert "hello from 0" in RunDirectory.of(run, tmp_path).log_path.read_text()
@@ -110,9 +113,50 @@ def test_inline_and_local_give_the_same_bits(tmp_path, counter):
 def test_a_killed_worker_costs_its_run_alone(tmp_path, counter):
     runs = [*grid(3), *grid(1, mode="kill"), *grid(3, scale=2.0)]
     assert sorted(local(runs, runs=tmp_path, processes=2)) == ["computed"] * 6 + ["failed"]
-    assert [RunDirectory.of(run, tmp_path).state() for run in runs].count("missing") == 1
+    states = [RunDirectory.of(run, tmp_path).state() for run in runs]
+    assert (states.index("failed"), states.count("done")) == (3, 6)
     assert sorted(local(runs, runs=tmp_path, processes=2)) == ["computed"] + ["done before"] * 6
     assert counter() == 8
+
+
+def test_the_run_of_a_killed_worker_is_named(tmp_path, counter):
+    options = ["mode=[plain,kill]", "wandb=off", "--runs", str(tmp_path), "--launcher", "local", "--processes", "2"]
+    done = subprocess.run(command("run", TOY, *options), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    directory = RunDirectory.of(grid(1, mode="kill")[0], tmp_path)
+    reason = "the worker process was killed by SIGKILL, perhaps for lack of memory"
+    assert f"failed {directory.path.name}: {reason} (log: {directory.log_path})" in done.stderr
+    assert "1 computed, 1 failed" in done.stderr
+
+
+def test_a_worker_that_is_gone_before_its_next_run_costs_none(tmp_path, counter, monkeypatch):
+    give_next = workers._give_next
+
+    def give_too_late(connection, worker, waiting):
+        worker.process.join()
+        return give_next(connection, worker, waiting)
+
+    monkeypatch.setattr(workers, "_give_next", give_too_late)
+    monkeypatch.setattr(workers, "_work", toy.one_run_worker)
+    assert list(local(grid(3), runs=tmp_path, processes=1)) == ["computed"] * 3
+    assert counter() == 3
+
+
+def test_runs_of_another_launcher_are_said_plainly(tmp_path, counter):
+    held, free = grid(2)
+    options = ["seed=[0,1]", "wandb=off", "--runs", str(tmp_path)]
+    with RunDirectory.of(held, tmp_path).claim():
+        done = subprocess.run(command("run", TOY, *options), cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "1 of these runs are being computed by another launcher" in done.stderr
+    assert RunDirectory.of(free, tmp_path).state() == "done"
+
+
+def test_peak_memory_is_the_run_s_own(tmp_path, counter):
+    before, large, after = [*grid(1), *grid(1, mode="memory"), *grid(1, scale=2.0)]
+    list(inline([before, large, after], runs=tmp_path))
+    base, peak, later = (RunDirectory.of(run, tmp_path).record()["peak_bytes"] for run in (before, large, after))
+    assert peak > base + 150e6
+    assert later < base + 50e6
 
 
 def test_two_launchers_at_once_do_no_run_twice(tmp_path, counter):
@@ -174,31 +218,9 @@ def test_collect_is_sorted_stable_and_keeps_others(tmp_path, counter):
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of half a megabyte, which only root can mount."""
-    if os.geteuid() != 0:
-        reason = "mounting a small tmpfs needs root"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], check=True)
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
-def fill(path):
-    """Write until the disk is full."""
-    with open(path, "wb", buffering=0) as file:
-        while True:
-            try:
-                file.write(b"x" * 512)
-            except OSError:
-                return
-
-
+@pytest.mark.parametrize("launcher", ["inline", "local"])
 @pytest.mark.parametrize("trouble", ["full", "read-only"])
-def test_a_disk_that_cannot_be_written_loses_nothing(small_disk, counter, trouble):
+def test_a_disk_that_cannot_be_written_loses_nothing(small_disk, counter, trouble, launcher):
     store = small_disk / "runs"
     done, waiting = grid(2), grid(3, scale=2.0)
     list(inline(done, runs=store))
@@ -207,7 +229,7 @@ def test_a_disk_that_cannot_be_written_loses_nothing(small_disk, counter, troubl
         fill(ballast)
     else:
         subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    options = [TOY, "seed=[0,1,2]", "scale=2", "wandb=off", "--runs", str(store)]
+    options = [TOY, "seed=[0,1,2]", "scale=2", "wandb=off", "--runs", str(store), "--launcher", launcher]
     stopped = subprocess.run(command("run", *options), cwd=ROOT, capture_output=True, text=True, check=False)
     assert stopped.returncode == 1
     assert "the run store cannot be written" in stopped.stderr
@@ -330,6 +352,20 @@ def test_bad_options_are_refused_before_anything_is_touched(tmp_path, counter):
         assert "Traceback" not in done.stderr
     assert counter() == 1
     assert RunDirectory.of(grid(1)[0], tmp_path).state() == "done"
+
+
+def test_a_dry_run_shows_what_is_still_to_do_where_there_is_no_slurm(tmp_path, counter, monkeypatch):
+    done, *_ = runs = grid(41)
+    execute(done, runs=tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    options = [f"seed=[{','.join(str(run.config.seed) for run in runs)}]", "--runs", str(tmp_path), "--dry-run"]
+    shown = subprocess.run(
+        command("run", TOY, *options, "--launcher", "slurm"), cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert "#SBATCH --array=0-1%2" in shown  # 40 runs, 20 a task
+    assert (shown.count(" missing {"), shown.count(" done {")) == (40, 1)
+    finished = command("run", TOY, "seed=0", "--runs", str(tmp_path), "--dry-run", "--launcher", "slurm")
+    assert "nothing to do" in subprocess.run(finished, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def test_runs_without_submitit(tmp_path, counter):

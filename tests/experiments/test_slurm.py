@@ -1,12 +1,8 @@
 """SLURM arrays on a real one-node cluster: kills, cancels, requeues and preemptions, every record once."""
 
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import time
-from collections import Counter
 
 import pytest
 
@@ -18,62 +14,8 @@ from experiments.slurm import Profile, QueueUnknownError, load_profile, queue_st
 from experiments.status import describe
 from experiments.store import RunDirectory
 from tests.experiments import toy
+from tests.experiments.cluster import PROFILE, fake, restarts, states, until
 from tests.experiments.toy import TOY, grid
-
-PROFILE = Profile(partition="normal", minutes=5, signal_seconds=5, runs_per_task=4)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """A running cluster: ours for these tests (one worker runs this file), unless SLURM_CONF names one already."""
-    if "SLURM_CONF" in os.environ:
-        yield
-        return
-    if not (shutil.which("slurmctld") and shutil.which("munged") and os.geteuid() == 0):
-        reason = "no SLURM here: apt-get install slurm-wlm munge, and run as root"
-        if os.environ.get("TRACE_REQUIRE_SLURM"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("cluster") / "slurm"
-    environment = {**os.environ, "TRACE_CLUSTER": str(folder), "TRACE_CLUSTER_PORT": str(free_ports())}
-    control = str(ROOT / "slurm" / "test_cluster.sh")
-    started = subprocess.run([control, "start"], env=environment, capture_output=True, text=True, check=False)
-    assert started.returncode == 0, started.stderr
-    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
-    try:
-        yield
-    finally:
-        subprocess.run([control, "stop"], env=environment, check=True)
-        del os.environ["SLURM_CONF"]
-
-
-def free_ports():
-    """The first of two neighbouring ports on loopback that nobody uses."""
-    for port in range(26000, 27000, 2):
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free ports")
-
-
-def states(runs, store):
-    return Counter(RunDirectory.of(run, store).state() for run in runs)
-
-
-def until(condition, seconds=90):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, subprocess.run(["squeue", "--long"], capture_output=True, text=True).stdout
-        time.sleep(0.2)
-
-
-def restarts(job_id):
-    shown = subprocess.run(["scontrol", "show", "job", job_id], check=True, capture_output=True, text=True).stdout
-    return int(shown.split("Restarts=")[1].split()[0])
 
 
 def test_array_with_a_kill_a_cancel_and_a_failure(cluster, tmp_path, computed):
@@ -200,15 +142,6 @@ def test_bad_profiles(tmp_path):
         Profile(minutes=1, signal_seconds=30)
     with pytest.raises(ValueError, match="--profile is one of type, typo"):
         load_profile("none", tmp_path)
-
-
-def fake(tmp_path, monkeypatch, name, script):
-    """Put a program of that name first on the PATH."""
-    program = tmp_path / "bin" / name
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
 def test_a_silent_controller_is_not_an_empty_queue(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import json
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from experiments.errors import UserError
 from experiments.execute import execute
 from experiments.records import ROOT
 from experiments.store import RunDirectory
+from experiments.workers import local
 from tests.experiments import toy
 
 TOY = "tests.experiments.toy"
@@ -28,7 +30,18 @@ def environment(tmp_path, monkeypatch):
 
 
 def messages(path):
-    """The protobuf records of a .wandb file: after a 7-byte header, a LevelDB log of 32 KB blocks."""
+    """The protobuf records of a finished .wandb file, whose last ones W&B writes a moment after `finish` returns."""
+    deadline = time.monotonic() + 20
+    while True:
+        found = list(parsed(path))
+        if any(message.HasField("exit") for message in found):
+            return found
+        assert time.monotonic() < deadline, f"{path} was not finished"
+        time.sleep(0.05)
+
+
+def parsed(path):
+    """What is there of a .wandb file: after a 7-byte header, a LevelDB log of 32 KB blocks."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     data, position, parts = path.read_bytes(), 7, []
@@ -37,6 +50,8 @@ def messages(path):
             position += BLOCK - position % BLOCK
             continue
         _, length, kind = struct.unpack_from("<IHB", data, position)
+        if position + 7 + length > len(data):
+            return
         parts.append(data[position + 7 : position + 7 + length])
         position += 7 + length
         if kind in (1, 4):  # whole, or the last part
@@ -54,7 +69,7 @@ def test_offline_files_hold_config_curves_and_summary(tmp_path):
     run = Run(TOY, toy.Config(seed=3, scale=2.0))
     assert execute(run, runs=tmp_path, wandb="auto") == "computed"
     directory = RunDirectory.of(run, tmp_path)
-    (folder,) = sync.unsynced(tmp_path)
+    (folder,) = sync.unsynced(tmp_path)[0]
     (path,) = folder.glob("*.wandb")
     found = list(messages(path))
     (started,) = [m.run for m in found if m.HasField("run")][:1]
@@ -71,17 +86,74 @@ def test_offline_files_hold_config_curves_and_summary(tmp_path):
 
 def test_off_writes_nothing(tmp_path):
     execute(Run(TOY, toy.Config()), runs=tmp_path, wandb="off")
-    assert sync.unsynced(tmp_path) == []
+    assert sync.unsynced(tmp_path) == ([], [])
+
+
+def history(folder):
+    """The steps and losses that an offline folder holds."""
+    (path,) = folder.glob("*.wandb")
+    points = [{key_of(i): json.loads(i.value_json) for i in m.history.item} for m in messages(path)]
+    return [(point["_step"], point["loss"]) for point in points if point]
+
+
+def test_a_failed_run_is_closed_as_failed(tmp_path):
+    assert execute(Run(TOY, toy.Config(mode="fail")), runs=tmp_path, wandb="offline") == "failed"
+    (folder,), _ = sync.unsynced(tmp_path)
+    (path,) = folder.glob("*.wandb")
+    assert [m.exit.exit_code for m in messages(path) if m.HasField("exit")] == [1]
 
 
 @pytest.mark.parametrize("broken", ["init", "login"])
-def test_a_failure_of_wandb_costs_nothing(tmp_path, monkeypatch, broken):
+def test_a_run_that_cannot_be_logged_online_is_logged_offline(tmp_path, monkeypatch, broken):
+    import wandb
+
+    init = wandb.init
+
+    def refuse(*args, **kwargs):
+        if kwargs.get("mode") == "offline":
+            return init(*args, **kwargs)
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(wandb, "login", lambda **kwargs: True)
+    monkeypatch.setattr(wandb, broken, refuse)
+    run = Run(TOY, toy.Config(seed=1))
+    assert execute(run, runs=tmp_path, wandb="auto") == "computed"
+    assert "W&B cannot be reached (no route to host)" in RunDirectory.of(run, tmp_path).log_path.read_text()
+    (folder,), _ = sync.unsynced(tmp_path)
+    assert len(history(folder)) == 3
+
+
+def test_only_the_last_attempt_is_sent_and_it_is_complete(tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_SERVICE", raising=False)  # the worker has its own, as under the real launcher
+    run = Run(TOY, toy.Config(mode="kill"))
+    assert list(local([run], runs=tmp_path, wandb="offline")) == ["failed"]
+    time.sleep(1)  # W&B names folders by the second
+    assert execute(run, runs=tmp_path, wandb="offline") == "computed"
+    home = RunDirectory.of(run, tmp_path).path
+    assert len(list(home.glob("wandb/offline-run-*"))) == 2
+    (folder,), _ = sync.unsynced(tmp_path)
+    assert history(folder) == [(0, 1.0), (1, 0.5), (2, 1 / 3)]
+
+
+def test_runs_in_progress_are_left_for_later(tmp_path, monkeypatch, capsys):
+    run = Run(TOY, toy.Config())
+    execute(run, runs=tmp_path, wandb="offline")
+    monkeypatch.setattr(sync, "upload", lambda folder: True)
+    with RunDirectory.of(run, tmp_path).claim():
+        sync.main(argparse.Namespace(runs=tmp_path))
+    sync.main(argparse.Namespace(runs=tmp_path))
+    assert capsys.readouterr().out == (
+        "0 uploaded, 0 failed, 1 still running and left for later\n1 uploaded, 0 failed\n"
+    )
+
+
+def test_a_failure_of_wandb_costs_nothing(tmp_path, monkeypatch):
     import wandb
 
     def fail(*args, **kwargs):
         raise ConnectionError("no route to host")
 
-    monkeypatch.setattr(wandb, broken, fail)
+    monkeypatch.setattr(wandb, "init", fail)
     run = Run(TOY, toy.Config(seed=1))
     assert execute(run, runs=tmp_path, wandb="auto") == "computed"
     assert (
@@ -127,7 +199,7 @@ def test_sync_without_a_login_says_what_to_do(tmp_path):
     assert done.returncode != 0
     assert "0 uploaded, 1 failed" in done.stdout
     assert "wandb login" in done.stderr
-    assert len(sync.unsynced(tmp_path)) == 1
+    assert len(sync.unsynced(tmp_path)[0]) == 1
 
 
 def test_command_line_mode_is_no_config_key():
@@ -143,7 +215,7 @@ def test_publish_stores_tables_and_figures(tmp_path, capsys):
         path.write_text("x")
     publish.main(argparse.Namespace(results=tmp_path / "results", runs=tmp_path / "runs"))
     assert "2 files as artifact 'results' (offline)" in capsys.readouterr().out
-    (folder,) = sync.unsynced(tmp_path / "runs")
+    (folder,), _ = sync.unsynced(tmp_path / "runs")
     (path,) = folder.glob("*.wandb")
     (artifact,) = [m.artifact for m in messages(path) if m.HasField("artifact")]
     assert artifact.name == "results"

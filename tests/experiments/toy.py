@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from experiments.config import Run
+from experiments.execute import execute
 
 TOY = "tests.experiments.toy"
 
@@ -17,7 +18,7 @@ class Config:
     seed: int = 0
     scale: float = 1.0
     mode: str = "plain"
-    """plain, fail, slow, or kill (dies without a word after its first step)."""
+    """plain, fail, slow, kill (dies without a word after its first step), memory (200 MB) or steps (6 seconds)."""
     layers: list[int] = field(default_factory=lambda: [2])
 
 
@@ -34,6 +35,10 @@ def run(config, context):
         raise RuntimeError(f"seed {config.seed} fails on purpose")
     if config.mode == "slow":
         time.sleep(0.5)
+    if config.mode == "memory":
+        torch.ones(50_000_000)
+    if config.mode == "steps":
+        return take_steps(context)
     state = context.load() or {"step": 0}
     for step in range(state["step"], 3):
         context.log(step, loss=config.scale / (1 + step))
@@ -42,3 +47,21 @@ def run(config, context):
             os.kill(os.getpid(), 9)
     draw = torch.randn(200_000, generator=torch.Generator().manual_seed(config.seed))
     return {"mean": float(config.scale * draw.mean()), "undefined": float("nan")}
+
+
+def take_steps(context):
+    """60 steps; every tenth is saved, the others only if a warning comes."""
+    state = context.load() or {"step": 0}
+    for step in range(state["step"], 60):
+        time.sleep(0.1)
+        context.log(step, loss=0.0)
+        state = {"step": step + 1}
+        if state["step"] % 10 == 0:
+            context.save(state)
+        context.checkpoint(lambda state=state: state)
+    return {"steps": state["step"]}
+
+
+def one_run_worker(tasks, runs, wandb):
+    """A worker that is gone after its first run."""
+    tasks.send(execute(tasks.recv(), runs=runs, wandb=wandb))

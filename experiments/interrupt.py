@@ -1,0 +1,86 @@
+"""Signals that come at a bad moment: they wait until a step, or a submission, is over.
+
+SLURM warns before it kills: SIGUSR2 before a timeout, SIGTERM before a preemption. A run that calls
+``context.checkpoint`` after every step keeps the state between two steps, never the middle of one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+WARNINGS = (signal.SIGUSR2, signal.SIGTERM)
+GRACE_SECONDS = 30.0
+"""The longest that a warning waits for the end of a step: SLURM's own time between SIGTERM and SIGKILL."""
+
+
+class Warned:
+    """The warnings of one run: they wait for the end of a step, once the run has said that it takes steps."""
+
+    def __init__(self, grace: float = GRACE_SECONDS) -> None:
+        self.grace = grace
+        self.pending: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def listen(self) -> None:
+        """From now on warnings wait; signals are the main thread's business, elsewhere nothing changes."""
+        if not self._before and threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._receive) for number in (*WARNINGS, signal.SIGALRM)}
+
+    def __enter__(self) -> Warned:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Put the earlier handlers back; a warning that no step has answered acts now."""
+        unanswered = self.pending
+        self._forget()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if unanswered is not None:
+            os.kill(os.getpid(), unanswered)
+
+    def act(self) -> None:
+        """What the signal did before this run: requeue under submitit, end the process elsewhere."""
+        number = self.pending
+        assert number is not None
+        self._forget()
+        handler = self._before[number]
+        if callable(handler):
+            handler(number, None)
+        elif handler == signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        """Remember the first warning, SLURM repeats it; when the grace is over, act without a save."""
+        if number == signal.SIGALRM:
+            if self.pending is not None:
+                self.act()
+        elif self.pending is None:
+            self.pending = number
+            signal.setitimer(signal.ITIMER_REAL, self.grace)
+
+    def _forget(self) -> None:
+        if self.pending is not None:
+            self.pending = None
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the block is over, here and in the programs that the block starts."""
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt

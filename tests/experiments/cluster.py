@@ -1,0 +1,63 @@
+"""Helpers for the tests on a real one-node SLURM."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections import Counter
+
+import pytest
+
+from experiments.slurm import Profile
+from experiments.store import RunDirectory
+
+PROFILE = Profile(partition="normal", minutes=5, signal_seconds=5, runs_per_task=4)
+
+
+def need_slurm():
+    """Skip, or fail where the tests must run."""
+    if not (shutil.which("slurmctld") and shutil.which("munged") and os.geteuid() == 0):
+        reason = "no SLURM here: apt-get install slurm-wlm munge, and run as root"
+        if os.environ.get("TRACE_REQUIRE_SLURM"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def free_ports():
+    """The first of two neighbouring ports on loopback that nobody uses; each test worker has its own range."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for port in range(26000 + 50 * worker, 26050 + 50 * worker, 2):
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("127.0.0.1", port))
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free ports")
+
+
+def states(runs, store):
+    return Counter(RunDirectory.of(run, store).state() for run in runs)
+
+
+def until(condition, seconds=90):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, subprocess.run(["squeue", "--long"], capture_output=True, text=True).stdout
+        time.sleep(0.2)
+
+
+def restarts(job_id):
+    shown = subprocess.run(["scontrol", "show", "job", job_id], check=True, capture_output=True, text=True).stdout
+    return int(shown.split("Restarts=")[1].split()[0])
+
+
+def fake(tmp_path, monkeypatch, name, script):
+    """Put a program of that name first on the PATH."""
+    program = tmp_path / "bin" / name
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
