@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from trace.metrics import spearman
 
 from .figure_style import COLOURS, COLUMN, MARKERS, axes
-from .frame import Frame, evaluated, groups, isolation_frame, synthetic_frame, where
+from .frame import Frame, evaluated, groups, isolation_frame, size, synthetic_frame, where
 from .records import Record
 from .tables_synthetic import covers
 
@@ -107,64 +106,30 @@ def tightness(records: list[Record]) -> Figure:
 
 def sample_sizes(records: list[Record]) -> Figure:
     """Rank correlation of the proxy (top) and median tightness of the bound (bottom) for every pair of sample sizes."""
-    panels = [(t, f) for t, f in plain_worlds(records) if len(groups(f, "n", "n_target")) >= 9]
-    figure, grid = axes(max(len(panels), 1), 2, width=2 * COLUMN, height=2.1, squeeze=False)
+    panels = [(title, frame) for title, frame in plain_worlds(records) if len(groups(frame, "n", "n_target")) > 1]
+    figure, grid = axes(max(len(panels), 1), 2, width=2 * COLUMN, height=1.7, squeeze=False)
     for column, (title, frame) in enumerate(panels):
-        _heat_map(grid[0][column], frame, f"{title}\n" + r"$\rho$ of TRACE-Proxy, OT", _proxy_rho)
-        _heat_map(grid[1][column], frame, r"median bound / $|\Delta R|$", lambda part: covers(part, "bound_ot")[1])
+        _heat_map(grid[0][column], frame, _proxy_rho, "{:.2f}")
+        _heat_map(grid[1][column], frame, lambda part: covers(part, "bound_ot")[1], "{:.0f}")
+        grid[0][column].set_title(title.replace(", ", ",\n"))
+        grid[1][column].set_xlabel("target sample size")
+    grid[0][0].set_ylabel(r"$\rho$ of TRACE-Proxy" + "\nsource sample size")
+    grid[1][0].set_ylabel(r"median bound / $|\Delta R|$" + "\nsource sample size")
     return figure
 
 
-def _heat_map(ax: Axes, frame: Frame, title: str, value: Callable[[Frame], float]) -> None:
+def _heat_map(ax: Axes, frame: Frame, value: Callable[[Frame], float], form: str) -> None:
+    """Cells without pairs stay empty."""
     n, n_target = (sorted(set(frame[name].tolist())) for name in ("n", "n_target"))
-    cells = np.array([[value(where(frame, n=a, n_target=b)) for b in n_target] for a in n])
-    ax.imshow(cells, cmap="cividis", origin="lower", aspect="auto")
-    middle = (cells.min() + cells.max()) / 2
+    parts = [[where(frame, n=a, n_target=b) for b in n_target] for a in n]
+    cells = np.array([[value(part) if size(part) else math.nan for part in row] for row in parts])
+    top = max(1.0, float(np.nanmax(cells)))
+    ax.imshow(cells, cmap="cividis", origin="lower", aspect="auto", vmin=0, vmax=top)
     for (i, j), cell in np.ndenumerate(cells):
-        ax.text(j, i, f"{cell:.3g}", ha="center", va="center", fontsize=7, color="white" if cell < middle else "black")
-    ax.set_xticks(range(len(n_target)), [f"{v:g}" for v in n_target])
-    ax.set_yticks(range(len(n)), [f"{v:g}" for v in n])
-    ax.set(title=title, xlabel="target sample size", ylabel="source sample size")
-
-
-def worlds(records: list[Record]) -> Figure:
-    """The drawn worlds at each severity: target points, and where Q (solid) and Q~ (dashed) change their mind."""
-    drawn: dict[str, dict[str, Any]] = {}
-    for record in sorted(records, key=lambda r: r["config"]["n"]):
-        for model, kept in record["metrics"].items():
-            if "portraits" in kept:
-                drawn.setdefault(f"{record['config']['world']}, {model}", {}).update(kept["portraits"])
-    severities = sorted({float(s) for portraits in drawn.values() for s in portraits})
-    figure, grid = axes(max(len(severities), 1), max(len(drawn), 1), width=2 * COLUMN, height=1.55, squeeze=False)
-    for row, (title, portraits) in zip(grid, sorted(drawn.items()), strict=False):
-        for ax, severity in zip(row, severities, strict=True):
-            _portrait(ax, portraits.get(str(severity)))
-            ax.set_title(f"severity {severity:g}" if ax is not row[0] else f"{title}\nseverity {severity:g}")
-    return figure
-
-
-def _portrait(ax: Axes, portrait: dict[str, Any] | None) -> None:
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.set_aspect("equal")
-    if portrait is None:
-        ax.text(0.5, 0.5, "missing", ha="center", transform=ax.transAxes)
-        return
-    source = np.array(portrait["source"]["x"])
-    ax.scatter(source[:, 0], source[:, 1], s=1.5, color="0.75", linewidths=0)
-    points, labels = np.array(portrait["target"]["x"]), np.array(portrait["target"]["y"])
-    for label in (0, 1):
-        ax.scatter(
-            points[labels == label, 0],
-            points[labels == label, 1],
-            s=3,
-            color=COLOURS[label],
-            marker=MARKERS[label],
-            linewidths=0,
-        )
-    for key, style in (("score", "solid"), ("new_score", "dashed")):
-        ax.contour(portrait["x"], portrait["y"], portrait[key], levels=[0], colors="black", linewidths=1,
-                   linestyles=style)  # fmt: skip
+        shown = "" if math.isnan(cell) else form.format(cell)
+        ax.text(j, i, shown, ha="center", va="center", fontsize=6, color="white" if cell < top / 2 else "black")
+    ax.set_xticks(range(len(n_target)), [f"{v:g}" for v in n_target], fontsize=6)
+    ax.set_yticks(range(len(n)), [f"{v:g}" for v in n], fontsize=6)
 
 
 def isolation(records: list[Record]) -> Figure:
