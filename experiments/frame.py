@@ -131,7 +131,7 @@ def evaluated(frame: Frame) -> Frame:
 def calibration(development: Frame, evaluation: Frame) -> dict[str, float]:
     """c_h for both distances from the development candidates at the first weight decay (``app:proxy-and-cal``).
 
-    Without development candidates there is no c_h, and the proxies are NaN.
+    NaN, and with it the proxies, without development candidates or where their median change or shift is 0.
     """
     if not size(development):
         return {"distance": np.nan, "mmd": np.nan}
@@ -140,7 +140,9 @@ def calibration(development: Frame, evaluation: Frame) -> dict[str, float]:
     found = {}
     for distance in ("distance", "mmd"):
         measured = zip(_names(chosen), change, sensitivity, chosen[distance].tolist(), strict=True)
-        found[distance] = calibrate_c_h([Candidate(*m) for m in measured], evaluation=_names(evaluation)).c_h
+        defined = min(np.median(chosen["sensitivity_target"] * chosen[distance]), np.median(change)) > 0
+        candidates = [Candidate(*m) for m in measured]
+        found[distance] = calibrate_c_h(candidates, evaluation=_names(evaluation)).c_h if defined else np.nan
     return found
 
 

@@ -1,0 +1,97 @@
+"""Figures: drawn from records, the same bytes twice, missing parts named, a new world appears by itself."""
+
+import pytest
+from matplotlib import pyplot as plt
+
+from experiments import figures_synthetic, figures_worlds
+from experiments.__main__ import main
+from experiments.figure_style import axes, save
+from experiments.figures import FIGURES, MAKERS
+from experiments.records import write_records
+from tests.experiments.synthetic_records import both, grid, isolation, record
+
+PORTRAIT = {
+    "x": [0.0, 1.0, 2.0],
+    "y": [0.0, 1.0],
+    "source": {"x": [[0.1, 0.2], [1.5, 0.5]], "y": [0, 1]},
+    "target": {"x": [[0.3, 0.2], [1.7, 0.5]], "y": [0, 1]},
+    "score": [[-1.0, 0.5, 1.0], [-1.0, -0.5, 1.0]],
+    "new_score": [[-1.0, -0.5, 1.0], [-1.0, -0.5, 1.0]],
+}
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+def titles(figure):
+    return [ax.get_title() for ax in figure.axes if ax.get_visible()]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [figures_synthetic.score_scatter, figures_synthetic.attribution, figures_synthetic.attribution_shares,
+     figures_synthetic.tightness],
+)  # fmt: skip
+def test_every_world_has_a_panel_with_labelled_axes(draw):
+    figure = draw(both() + grid("mixture_shift"))
+    panels = [ax for ax in figure.axes if ax.get_title()]
+    assert len(panels) == 4
+    assert any("mixture_shift" in ax.get_title() for ax in panels)
+    for ax in panels:
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()
+
+
+def test_stacks_reach_the_bound():
+    figure = figures_synthetic.attribution_shares(grid())
+    assert figure.axes[0].get_ylim()[1] == pytest.approx(100)
+
+
+def test_heat_map_prints_one_number_a_cell_and_leaves_missing_ones_empty():
+    records = [*grid("moons_warp"), record("moons_warp", n=1000), record("moons_warp", n_target=1000)]
+    figure = figures_synthetic.sample_sizes(records)
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert len(texts) == 4
+    assert texts.count("") == 1
+
+
+def test_worlds_are_drawn_with_both_boundaries():
+    records = [record(details={"portraits": {"0.0": PORTRAIT, "1.0": PORTRAIT}}),
+               record("moons_warp", details={"portraits": {"1.0": PORTRAIT}})]  # fmt: skip
+    figure = figures_worlds.worlds(records)
+    assert titles(figure)[:2] == ["severity 0", "severity 1"]
+    missing = [ax for ax in figure.axes if any(text.get_text() == "missing" for text in ax.texts)]
+    assert len(missing) == 1
+    assert len(figure.axes[0].collections) == 1 + 2 + 2  # source, two classes, two boundaries
+
+
+def test_isolation_has_a_panel_per_world_and_knob():
+    figure = figures_synthetic.isolation([isolation(), isolation("moons_warp")])
+    assert titles(figure)[:2] == ["blobs_shift", "moons_warp"]
+    assert figure.axes[0].get_xscale() == "log"
+
+
+def test_files_are_the_same_twice(tmp_path):
+    for folder in ("a", "b"):
+        figure, ax = axes()
+        ax.plot([0, 1], [0, 1])
+        save(figure, "line", tmp_path / folder)
+    for suffix in ("pdf", "png"):
+        assert (tmp_path / "a" / f"line.{suffix}").read_bytes() == (tmp_path / "b" / f"line.{suffix}").read_bytes()
+
+
+def test_command_draws_what_it_can_and_names_the_rest(tmp_path, capsys):
+    write_records(both(), tmp_path / "synthetic.jsonl")
+    main(["figures", "--records", str(tmp_path), "--output", str(tmp_path), "--only", "tightness", "isolation"])
+    assert (tmp_path / "tightness.pdf").stat().st_size > 5000
+    assert "isolation is missing" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="no records of profile 'paper'"):
+        main(["figures", "--records", str(tmp_path), "--profile", "paper", "--only", "tightness"])
+
+
+def test_every_figure_is_committed_in_both_formats():
+    stored = {path.name for path in FIGURES.iterdir()}
+    assert stored == {f"{name}.{suffix}" for name in MAKERS for suffix in ("pdf", "png")}

@@ -1,0 +1,72 @@
+"""Stored cells as columns: selection, calibration that no evaluated candidate enters, gaps that stay visible."""
+
+import numpy as np
+import pytest
+
+from experiments.frame import calibration, evaluated, groups, isolation_frame, size, stacked, synthetic_frame, where
+from tests.experiments.synthetic_records import both, grid, isolation, record
+
+
+def test_all_pairs_of_all_models_are_rows():
+    frame = synthetic_frame(both())
+    assert size(frame) == 2 * (16 + 3) + (16 + 3)
+    assert groups(frame, "world", "model") == [
+        ("blobs_shift", "logistic"),
+        ("blobs_shift", "mlp"),
+        ("moons_warp", "mlp"),
+    ]
+    assert size(where(frame, world="moons_warp", severity=1.0, seed=2)) == 1
+
+
+def test_variants_say_what_differs():
+    frame = synthetic_frame([record(), record(labels="invariant"), record(options={"rotation": 30.0})])
+    assert set(frame["variant"]) == {"labels travel", "labels invariant", "labels travel, rotation 30"}
+
+
+def test_c_h_is_the_ratio_of_medians_of_the_development_candidates():
+    records = grid("moons_warp")
+    frame = synthetic_frame(records)
+    development = where(frame, development=True)
+    c_h = calibration(development, where(frame, development=False))
+    expected = np.median(development["output_distance"]) / np.median(
+        development["sensitivity_target"] * development["distance"]
+    )
+    assert c_h["distance"] == pytest.approx(expected)
+    scored = evaluated(frame)
+    assert size(scored) == 16
+    proxy = scored["output_distance"] + c_h["distance"] * scored["sensitivity_target"] * scored["distance"]
+    assert np.allclose(scored["proxy_ot"], proxy)
+
+
+def test_an_evaluated_candidate_cannot_calibrate():
+    same = record("moons_warp", development=True, seeds=[0], severities=[0.0, 0.25, 1.0])
+    with pytest.raises(ValueError, match="development and evaluation share"):
+        evaluated(synthetic_frame([record("moons_warp"), same]))
+
+
+def test_where_the_shift_of_the_candidates_is_zero_c_h_is_undefined():
+    scored = evaluated(synthetic_frame(grid("moons_warp", mmd_squared=-0.01)))
+    assert np.isnan(scored["proxy_mmd"]).all()
+    assert np.isfinite(scored["proxy_ot"]).all()
+
+
+def test_without_development_there_is_no_proxy():
+    scored = evaluated(synthetic_frame([record("moons_warp")]))
+    assert np.isnan(scored["proxy_ot"]).all()
+    assert np.isfinite(scored["bound_ot"]).all()
+
+
+def test_rows_of_the_published_table_are_not_evaluated():
+    assert size(evaluated(synthetic_frame([*grid(), record(shared_draw=True)]))) == 2 * 16
+
+
+def test_columns_that_some_lack_are_nan_there():
+    a, b = {"risk_change": np.ones(2), "w": np.ones(2)}, {"risk_change": np.ones(1)}
+    assert np.isnan(stacked([a, b])["w"]).tolist() == [False, False, True]
+    assert stacked([]) == {}
+    assert size(where({}, world="x")) == 0
+
+
+def test_isolation_knows_its_knob():
+    frame = isolation_frame([isolation(), isolation(vary="severity", points=((0.0, 1e-3), (1.0, 1e-3)))])
+    assert groups(frame, "world", "vary") == [("blobs_shift", "lr"), ("blobs_shift", "severity")]
