@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: help setup test lint benchmark clean
+.PHONY: help setup test lint results benchmark clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -22,10 +22,19 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy trace experiments
 
-test: lint  ## set-up, lint, then the whole suite on all cores (about 6 minutes)
+test: lint  ## set-up, lint, then the whole suite on all cores (about 10 minutes)
 	$(BIN)/pytest -n auto --dist loadfile
 
-benchmark: setup  ## speed and memory against peers, into results/ (about 7 minutes)
+results: setup  ## the controlled experiments, then tables, figures and ledger (about 15 minutes on two cores)
+	$(BIN)/python -m experiments run synthetic --launcher local
+	$(BIN)/python -m experiments run isolation --launcher local
+	$(BIN)/python -m experiments run ridge --launcher local
+	$(BIN)/python -m experiments collect
+	$(BIN)/python -m experiments tables
+	$(BIN)/python -m experiments figures
+	$(BIN)/python -m experiments claims
+
+benchmark: setup  ## speed and memory against peers, into results/ (about 8 minutes)
 	$(BIN)/python -m experiments benchmark
 	$(BIN)/python -m experiments tables
 

@@ -28,7 +28,7 @@ class Target(NamedTuple):
 
     contender: str
     quantity: str
-    """"time": its time over ours; "memory": its peak over ours; "bytes": our own peak."""
+    """"time": its time over ours; "memory": its peak over ours; "bytes", "seconds": its own peak and time."""
     at_least: float = -math.inf
     at_most: float = math.inf
 
@@ -41,9 +41,11 @@ class Case(NamedTuple):
 
 
 SIZES = {
-    "cpu": {"n": 5000, "d": 2048, "n_large": 20_000, "d_large": 512, "n_plane": 3000, "m_ridge": 1000, "n_mlp": 4096},
-    "smoke": {"n": 60, "d": 16, "n_large": 90, "d_large": 8, "n_plane": 50, "m_ridge": 40, "n_mlp": 64},
-}
+    "cpu": {"n": 5000, "d": 2048, "n_large": 20_000, "d_large": 512, "n_plane": 3000, "m_ridge": 1000, "n_mlp": 4096,
+            "k_stack": 132, "n_stack": 640, "runs_inline": 200, "runs_slurm": 1000},
+    "smoke": {"n": 60, "d": 16, "n_large": 90, "d_large": 8, "n_plane": 50, "m_ridge": 40, "n_mlp": 64,
+              "k_stack": 3, "n_stack": 64, "runs_inline": 5, "runs_slurm": 5},
+}  # fmt: skip
 
 
 def unit_features(n: int, d: int, shift: float, generator: torch.Generator) -> Tensor:
@@ -197,9 +199,4 @@ def kernel_ridge(size: dict[str, int], generator: torch.Generator) -> Case:
     )
 
 
-def cases(profile: str, seed: int) -> Iterator[Case]:
-    """All cases of a profile, made one at a time so that only one holds its inputs."""
-    size = SIZES[profile]
-    for make in (sinkhorn, sinkhorn_large, sinkhorn_plane, mmd_blocks, mmd_large, gradients, kernel_ridge):
-        made = make(size, torch.Generator().manual_seed(seed))
-        yield from [made] if isinstance(made, Case) else made
+ESTIMATORS = (sinkhorn, sinkhorn_large, sinkhorn_plane, mmd_blocks, mmd_large, gradients, kernel_ridge)

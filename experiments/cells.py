@@ -154,7 +154,7 @@ def _trained(
     progress: Progress | None,
 ) -> Stack:
     """The stack after training; a recipe is a weight decay, a step size, and the seed of the order of samples."""
-    x, y = torch.stack([s.x for s in samples]), torch.stack([_labels(s) for s in samples])
+    x, y = torch.stack([s.x for s in samples]), torch.stack([labels(s) for s in samples])
     decay = torch.tensor([recipe[0] for recipe in recipes])
     if spec.logistic:
         return fit_logistic(x, y, weight_decay=decay).stack()
@@ -165,7 +165,8 @@ def _trained(
     )  # fmt: skip
 
 
-def _labels(sample: Sample) -> Tensor:
+def labels(sample: Sample) -> Tensor:
+    """The labels of a world's sample, which must have them."""
     if sample.y is None:
         raise ValueError("a world's samples must have labels: return Sample(x, y)")
     return sample.y

@@ -37,7 +37,7 @@ def inline_runs_per_second(count: int = 200) -> float:
 
 def slurm_submit_seconds(count: int = 1000) -> float | None:
     """From a grid to an array in the queue, every run with its job; None where no cluster answers."""
-    if not (shutil.which("sbatch") and _answers()):
+    if not cluster_answers():
         return None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as store, uninterrupted():
         profile = Profile(runs_per_task=20)
@@ -48,5 +48,8 @@ def slurm_submit_seconds(count: int = 1000) -> float | None:
     return seconds
 
 
-def _answers() -> bool:
+def cluster_answers() -> bool:
+    """Whether SLURM's programs are here and its controller replies."""
+    if not shutil.which("sbatch"):
+        return False
     return subprocess.run(["sinfo", "--noheader"], capture_output=True, check=False).returncode == 0

@@ -55,11 +55,10 @@ def benchmark(records: list[Record]) -> Table:
 
 
 def _target(target: Record) -> str:
-    unit = "peak" if target["quantity"] == "bytes" else f"{target['quantity']} ratio"
-    scale = 1e-6 if target["quantity"] == "bytes" else 1.0
+    own = {"bytes": ("peak", 1e-6, " MB"), "seconds": ("time", 1.0, " s")}
+    quantity, scale, unit = own.get(target["quantity"], (f"{target['quantity']} ratio", 1.0, ""))
     side, value = (">=", target["at_least"]) if target["at_least"] is not None else ("<=", target["at_most"])
-    shown = f"{value * scale:.3g}" + (" MB" if target["quantity"] == "bytes" else "")
-    return f"{unit} {side} {shown}: {'met' if target['met'] else 'not met'}"
+    return f"{quantity} {side} {value * scale:.3g}{unit}: {'met' if target['met'] else 'not met'}"
 
 
 def _number(value: float | None, form: str, *, scale: float = 1.0) -> str:
@@ -70,11 +69,12 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
     "ridge-scaling": ("ridge", tables_ridge.ridge_scaling),
     "combined-excerpt": ("synthetic", tables_synthetic.combined_excerpt),
     "rank-power": ("synthetic", tables_synthetic.rank_power),
+    "glance": ("synthetic", tables_synthetic.glance),
     "coverage": ("synthetic", tables_synthetic.coverage),
     "isolation": ("isolation", tables_synthetic.isolation),
     "benchmark": ("benchmark", benchmark),
 }
 """Label of the table: the experiment whose records it shows, and the function that makes it."""
 
-IN_README = ("benchmark",)
+IN_README = ("glance", "benchmark")
 """Tables that also stand in the README, between markers of their label."""

@@ -77,6 +77,32 @@ def rank_power(records: list[Record]) -> Table:
     return Table(caption, ["world", "model", "variant", "score", "paper", "ours", "pairs"], rows)
 
 
+def glance(records: list[Record]) -> Table:
+    """One line a setting: how proxy and rivals rank |Delta R|, how tight the bound is, how often harm is done."""
+    frame = evaluated(synthetic_frame(records))
+    rivals = {
+        "output_distance": "model change alone",
+        "severity": "severity itself",
+        "anchor_worst_label": "anchor bound",
+    }
+    rows = []
+    for world, model, variant in sorted(groups(frame, "world", "model", "variant")):
+        part = where(frame, world=world, model=model, variant=variant)
+        published = RANK_POWER.get((world, "proxy_ot")) if variant == "labels travel" else None
+        rhos = [f"{rank_correlation(part, name).estimate:.2f}" for name in rivals]
+        held, ratio = covers(part, "bound_ot")
+        proxy = MISSING if np.isnan(part["proxy_ot"]).any() else interval(rank_correlation(part, "proxy_ot"), "{:.2f}")
+        rows.append([world, model, variant, f"{published:.2f}" if published else "", proxy, *rhos,
+                     f"{100 * held:.0f}%, {ratio:.0f}", f"{100 * (part['risk_change'] > 0).mean():.0f}%"])  # fmt: skip
+    caption = (
+        "Spearman's rho with |Delta R| (95% interval over seeds), how often the OT bound holds with its median ratio "
+        "to |Delta R|, and the share of updates that raise the anchor's risk."
+    )
+    header = ["world", "model", "variant", "TRACE-Proxy, paper", "TRACE-Proxy, ours", *rivals.values(),
+              "bound holds, ratio", "harmful"]  # fmt: skip
+    return Table(caption, header, rows)
+
+
 def interval(found: BootstrapInterval, form: str = "{:.3f}") -> str:
     """``estimate [lower, upper]``."""
     shown = (form.format(value) for value in (found.estimate, found.lower, found.upper))

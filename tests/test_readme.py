@@ -14,8 +14,8 @@ README = (ROOT / "README.md").read_text()
 def test_python_blocks_run(capsys):
     namespace: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
+    assert len(blocks) == 3
+    for block in blocks[:2]:
         exec(compile(block, "README.md", "exec"), namespace)
     page = capsys.readouterr().out
     assert "covariate-shift penalty" in page
@@ -36,3 +36,8 @@ def test_commands_exist(command):
 def test_links_to_files_exist():
     for name in re.findall(r"`((?:results|configs|tests|trace|slurm)/[a-z_./-]+\.\w+)`", README):
         assert (ROOT / name).exists(), name
+
+
+def test_the_world_in_the_readme_is_the_whole_file():
+    shown = README.split("<!-- world:begin -->")[1].split("<!-- world:end -->")[0]
+    assert shown.strip() == f"```python\n{(ROOT / 'trace/worlds/scale_shift.py').read_text().strip()}\n```"

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from experiments import benchmark
-from experiments.benchmark_cases import Case, Target, cases
+from experiments.benchmark import cases
+from experiments.benchmark_cases import Case, Target
 from experiments.records import ROOT
 
 
