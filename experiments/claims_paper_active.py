@@ -75,7 +75,7 @@ def w1min_improves_monotonically(_: Records, rows: Rows = ACTIVE) -> Finding:
     if not rises:
         return Finding(measured, 0, "reproduced", "|Delta R| falls in every round.")
     rounds = ", ".join(str(number + 1) for number in rises)
-    why = f"|Delta R| rises in round {rounds}; only from then on it falls."
+    why = f"|Delta R| rises in round {rounds}, so the improvement is not monotone."
     return Finding(measured, 0, "contradicts itself", why)
 
 

@@ -147,11 +147,7 @@ def remainders(n: int) -> float:
 
 
 def error_of_boundary(position: float, spread: float) -> float:
-    """0-1 risk on balanced blobs ``N(-1, spread^2)`` and ``N(1, spread^2)`` of the boundary x = position.
-
-    >>> error_of_boundary(1.0, 0.01), error_of_boundary(100.0, 0.55)
-    (0.25, 0.5)
-    """
+    """0-1 risk on balanced blobs ``N(-1, spread^2)`` and ``N(1, spread^2)`` of the boundary x = position."""
     right, left = (position - 1) / spread, -(position + 1) / spread
     return (NormalDist().cdf(right) + NormalDist().cdf(left)) / 2
 

@@ -50,7 +50,7 @@ def areas_fit_the_candidates(_: Records, rows: Rows = GATE, orders: Mapping[floa
     if all(abs(a - b) <= 0.0005 for order, areas in swept for a, b in zip(areas_of(order), areas, strict=True)):
         why = "97 of 99 pairs and 63 of 64 pairs in the right order give exactly the printed areas."
         return Finding(measured, 0, "reproduced", why)
-    return Finding(measured, 0, "contradicts itself", "No such order of 20 candidates gives the printed areas.")
+    return Finding(measured, 0, "not reproduced", "These orders of the candidates do not give the printed areas.")
 
 
 @claim(
@@ -94,9 +94,6 @@ def least_correlation(area: float, harmful: int, candidates: int) -> float:
     """Smallest Spearman correlation of a score with harm, given its AUROC for the most harmful ones.
 
     Within each class the order may be the reverse of harm; between the classes the area fixes the sum of ranks.
-
-    >>> round(least_correlation(1.0, 1, 3), 2)
-    0.5
     """
     harmless, ranks = candidates - harmful, range(1, candidates + 1)
     offset, total = harmful * (harmful + 1) // 2, candidates * (candidates + 1) // 2
