@@ -26,6 +26,7 @@ COMMANDS = {
     "benchmark": "speed and memory against peers, as ratios in one run (7 minutes)",
     "tables": "all tables from results/records alone (a minute)",
     "figures": "all figures from results/records alone (half a minute)",
+    "claims": "the ledger: every claim of the paper with its verdict (seconds)",
 }
 
 

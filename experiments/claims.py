@@ -1,0 +1,84 @@
+"""The claims ledger from stored records: every claim of the paper with what we measured and a verdict.
+
+python -m experiments claims      # rewrites results/claims.md and results/claims.json, seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections import Counter
+from pathlib import Path
+
+from .errors import MissingFileError
+from .ledger import VERDICTS, Claim, Records
+from .records import RECORDS, ROOT, of_profile, read_records, write_atomically
+from .table_text import Table, to_markdown
+
+RESULTS = ROOT / "results"
+
+MODULES = ("claims_ridge", "claims_synthetic", "claims_attribution", "claims_paper", "claims_vision")
+"""Modules of this package with a list ``CLAIMS``."""
+
+Row = dict[str, str | int]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--records", type=Path, default=RECORDS, help="folder of *.jsonl (default: results/records)")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the ledger (default: results)")
+    parser.add_argument("--profile", default="cpu", help="whose runs are judged: cpu or paper (default: %(default)s)")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Judge every claim on the stored records, and write the ledger twice: to be read, and to be computed with."""
+    rows = judged(all_claims(), stored(arguments.records, arguments.profile))
+    write_atomically(arguments.output / "claims.md", to_markdown(as_table(rows)) + "\n")
+    write_atomically(arguments.output / "claims.json", json.dumps(rows, indent=2) + "\n")
+    print(summary(rows))
+
+
+def all_claims() -> list[Claim]:
+    """The claims of all modules."""
+    modules = [importlib.import_module(f"experiments.{name}") for name in MODULES]
+    return [claim for module in modules for claim in module.CLAIMS]
+
+
+def stored(folder: Path, profile: str) -> Records:
+    """The records of one profile by experiment; an experiment that was not run in it has none.
+
+    Raises:
+        UserError: where the folder does not exist, or its records are all of other profiles.
+    """
+    if not folder.is_dir():
+        raise MissingFileError(f"{folder} does not exist: name the folder of the records with --records")
+    found = {path.stem: read_records(path) for path in sorted(folder.glob("*.jsonl"))}
+    if found:
+        of_profile([record for records in found.values() for record in records], profile)
+    return {name: [record for record in records if record["profile"] == profile] for name, records in found.items()}
+
+
+def judged(claims: list[Claim], records: Records) -> list[Row]:
+    """One row for each claim, ordered by the paper's label."""
+    rows: list[Row] = []
+    for claim in sorted(claims, key=lambda claim: (claim.label, claim.name)):
+        finding = claim.judge(records)
+        rows.append({
+            "claim": claim.statement, "name": claim.name, "label": claim.label, "published": claim.published,
+            "measured": finding.measured, "runs": finding.runs, "verdict": finding.verdict, "why": finding.why,
+        })  # fmt: skip
+    return rows
+
+
+def summary(rows: list[Row]) -> str:
+    """How many claims have each verdict."""
+    counts = Counter(row["verdict"] for row in rows)
+    return f"{len(rows)} claims: " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS) + "."
+
+
+def as_table(rows: list[Row]) -> Table:
+    """The ledger as it is read; 0 runs stand for arithmetic on the paper's own numbers."""
+    keys = ("claim", "label", "published", "measured", "runs", "verdict", "why")
+    header = ["claim", "paper's label", "published", "measured", "runs", "verdict", "why"]
+    caption = f"{summary(rows)} 0 runs: arithmetic on the paper's own numbers, or nothing was run."
+    return Table(caption, header, [[str(row[key]) for key in keys] for row in rows])
