@@ -20,6 +20,8 @@ from trace.training import Progress, fit, fit_logistic
 from trace.worlds import ShiftWorld
 
 BATCH_SIZE = 256
+GROUP = 66
+"""Members that train as one stack: larger ones leave the cache, and are slower."""
 
 
 @dataclass(frozen=True)
@@ -158,11 +160,18 @@ def _trained(
     decay = torch.tensor([recipe[0] for recipe in recipes])
     if spec.logistic:
         return fit_logistic(x, y, weight_decay=decay).stack()
-    return fit(
-        first, x, y,
-        lr=torch.tensor([recipe[1] for recipe in recipes]), weight_decay=decay, epochs=epochs, batch_size=BATCH_SIZE,
-        generators=[seeded(*recipe[2]) for recipe in recipes], progress=progress,
-    )  # fmt: skip
+    lr = torch.tensor([recipe[1] for recipe in recipes])
+    generators = [seeded(*recipe[2]) for recipe in recipes]
+    groups = [slice(start, start + GROUP) for start in range(0, len(samples), GROUP)]
+    parts = [
+        fit(
+            first.select(range(len(first))[group]), x[group], y[group],
+            lr=lr[group], weight_decay=decay[group], epochs=epochs, batch_size=BATCH_SIZE,
+            generators=generators[group], progress=progress if group.start == 0 else None,
+        )
+        for group in groups
+    ]  # fmt: skip
+    return Stack.joined(parts)
 
 
 def labels(sample: Sample) -> Tensor:

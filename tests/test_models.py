@@ -41,6 +41,14 @@ def test_select_copies():
     assert stack.weights[0].abs().sum() > 0
 
 
+def test_joined_keeps_the_order():
+    first, second = (Stack.draw([2, 4, 2], [seeded(i)], activation="tanh") for i in range(2))
+    both = Stack.joined([first, second])
+    x = torch.randn(5, 2, generator=seeded(7))
+    for i, alone in enumerate((first, second)):
+        torch.testing.assert_close(both.member(i)(x), alone.member(0)(x))
+
+
 def test_bad_shapes_and_activations():
     with pytest.raises(ValueError, match="activation must be one of relu, tanh"):
         Stack.draw([2, 2], [seeded(0)], activation="gelu")

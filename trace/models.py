@@ -61,6 +61,13 @@ class Stack(nn.Module):
         return Stack([w.detach()[index] for w in self.weights], [b.detach()[index] for b in self.biases],
                      self.activation)  # fmt: skip
 
+    @classmethod
+    def joined(cls, stacks: Sequence[Stack]) -> Stack:
+        """The members of several stacks of one shape, in their order."""
+        weights = [torch.cat([w.detach() for w in layer]) for layer in zip(*(s.weights for s in stacks), strict=True)]
+        biases = [torch.cat([b.detach() for b in layer]) for layer in zip(*(s.biases for s in stacks), strict=True)]
+        return cls(weights, biases, stacks[0].activation)
+
     def member(self, i: int) -> nn.Sequential:
         """Member i as a model of its own, with copies of its parameters; the last hidden layer is ``[-2]``."""
         layers: list[nn.Module] = []

@@ -88,7 +88,7 @@ def centred(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 2000) -> float:
+def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 1000) -> float:
     """Median of the pairwise Euclidean distances in the pooled sample, the usual bandwidth.
 
     Samples ``[n, d]``, ``[m, d]``. At most ``max_points`` points enter, taken at even strides, so the result needs no
