@@ -55,6 +55,24 @@ def test_latex_escapes_and_closes():
     assert {line.count("&") - line.count(r"\&") for line in text.splitlines() if line.endswith(r"\\")} == {9}
 
 
+LATEX = r"""
+\documentclass{{article}}\usepackage{{booktabs}}\usepackage[paperwidth=90cm,paperheight=90cm,margin=1cm]{{geometry}}
+\begin{{document}}
+{}
+\end{{document}}
+"""
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX compiler is installed here")
+def test_committed_latex_compiles(tmp_path):
+    inputs = "\n".join(rf"\input{{{path}}}" for path in sorted(tables.TABLES.glob("*.tex")))
+    (tmp_path / "all.tex").write_text(LATEX.format(inputs))
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Missing character" not in done.stdout + (tmp_path / "all.log").read_text(errors="replace")
+
+
 def test_marked_part_is_replaced(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- x:begin -->\nold\n<!-- x:end -->\nafter\n")
@@ -69,7 +87,10 @@ def test_committed_tables_are_those_of_the_committed_records(tmp_path):
     command = [sys.executable, "-m", "experiments", "tables", "--output", str(tmp_path / "tables"), "--readme", readme]
     subprocess.run(command, cwd=ROOT, check=True)
     written = sorted((tmp_path / "tables").iterdir())
-    assert [p.name for p in written] == ["benchmark.csv", "benchmark.md", "benchmark.tex"]
+    assert {p.name for p in written} == {
+        f"{label}.{suffix}" for label in tables.MAKERS for suffix in ("csv", "md", "tex")
+    }
+    assert {p.name for p in tables.TABLES.iterdir()} == {p.name for p in written}
     for path in written:
         assert path.read_text() == (tables.TABLES / path.name).read_text()
     assert (tmp_path / "README.md").read_text() == (ROOT / "README.md").read_text()
