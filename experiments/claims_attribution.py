@@ -170,9 +170,13 @@ def _variation(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / values.mean()) if len(values) > 1 and values.mean() > 0 else float("nan")
 
 
-@claim("app:common-impl", "The debiased Sinkhorn divergence approximates the true W1", published="stable and accurate")
+@claim(
+    "app:common-impl",
+    "On Blobs the debiased Sinkhorn divergence approximates the true W1",
+    published="stable and accurate",
+)
 @needs("synthetic")
-def sinkhorn_is_w1(records: list[Record]) -> Finding:
+def blobs_sinkhorn_is_w1(records: list[Record]) -> Finding:
     frame = where(synthetic_frame(records), shared_draw=True, world="blobs_shift", model="logistic")
     if not size(frame) or "wasserstein1" not in frame:
         return NO_EXCERPT
@@ -250,7 +254,7 @@ CLAIMS = [
     shift_term_helps,
     mmd_is_more_stable,
     mmd_is_more_conservative,
-    sinkhorn_is_w1,
+    blobs_sinkhorn_is_w1,
     model_change_is_isolated,
     shift_stays_put,
     shift_is_isolated,

@@ -96,7 +96,11 @@ CASES = [
     ),
     ("mmd_is_more_stable", both(rkhs_norm=2.0, mmd_squared=lambda s, k: 0.1 + s), both()),
     ("mmd_is_more_conservative", both(rkhs_norm=1000.0), both(rkhs_norm=0.0001)),
-    ("sinkhorn_is_w1", excerpt(wasserstein1=lambda s, k: 0.01 + s**2), excerpt(wasserstein1=lambda s, k: s + 0.01)),
+    (
+        "blobs_sinkhorn_is_w1",
+        excerpt(wasserstein1=lambda s, k: 0.01 + s**2),
+        excerpt(wasserstein1=lambda s, k: s + 0.01),
+    ),
     (
         "model_change_is_isolated",
         {"isolation": [isolation(output_distance=lambda v, k: v, risk_change=lambda v, k: v + 1e-6 * k)]},
