@@ -267,7 +267,7 @@ def test_a_large_source_is_subsampled_with_a_generator():
     expected = w1min(subsample, pool, 3)
     assert torch.equal(found.indices, expected.indices)
     assert found.history == expected.history
-    with pytest.raises(ValueError, match=r"50 samples, more than max_sources=20, .*: pass a torch.Generator"):
+    with pytest.raises(ValueError, match=r"50 samples, more than max_sources=20: pass a torch.Generator"):
         w1min(x, pool, 3, max_sources=20)
 
 

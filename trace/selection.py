@@ -245,8 +245,5 @@ def _rows(pool_size: int, count: int, chosen: Tensor | None, device: torch.devic
 
 def _subsample(source: Tensor, size: int, generator: Generator | None) -> Tensor:
     if generator is None:
-        raise ValueError(
-            f"source has {len(source)} samples, more than max_sources={size}, so a subsample is drawn: "
-            f"pass a torch.Generator"
-        )
+        raise ValueError(f"source has {len(source)} samples, more than max_sources={size}: pass a torch.Generator")
     return source[torch.randperm(len(source), generator=generator, device=generator.device)[:size].to(source.device)]
