@@ -21,11 +21,11 @@ LAYERS = [
     {"checks"},
     {"losses", "sample", "models"},
     {"estimators", "training", "worlds"},
-    {"features", "settings"},
+    {"features", "matching", "settings"},
     {"shift"},
     {"evidence"},
     {"diagnostic"},
-    {"scores", "baselines", "metrics"},
+    {"scores", "baselines", "metrics", "selection"},
     {"bootstrap", "report"},
 ]
 
