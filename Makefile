@@ -34,7 +34,7 @@ results: setup  ## the controlled experiments, then tables, figures and ledger (
 	$(BIN)/python -m experiments figures
 	$(BIN)/python -m experiments claims
 
-benchmark: setup  ## speed and memory against peers, into results/ (about 8 minutes)
+benchmark: setup  ## speed and memory against peers, into results/ (about 10 minutes)
 	$(BIN)/python -m experiments benchmark
 	$(BIN)/python -m experiments tables
 

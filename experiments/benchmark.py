@@ -1,6 +1,6 @@
 """Speed and memory of the estimators against their peers, as ratios within one run.
 
-Table `benchmark`; about 7 minutes on two cores with the default profile. Times are medians of interleaved repetitions
+Table `benchmark`; about 10 minutes on two cores with the default profile. Times are medians of interleaved repetitions
 in one process. Peak memory is what a contender needs beyond its inputs, each measured in a fresh process.
 
     python -m experiments benchmark
@@ -24,6 +24,7 @@ import torch
 
 from . import tables
 from .benchmark_cases import ESTIMATORS, SIZES, Case, Contender
+from .benchmark_selection import selection
 from .benchmark_training import engine, stacked_training
 from .records import RECORDS, ROOT, Record, plain, provenance, run_id, write_record
 from .table_text import to_markdown
@@ -71,7 +72,7 @@ def main(arguments: argparse.Namespace) -> None:
 def cases(profile: str, seed: int) -> Iterator[Case]:
     """All cases of a profile, made one at a time so that only one holds its inputs."""
     size = SIZES[profile]
-    for make in (*ESTIMATORS, stacked_training, engine):
+    for make in (*ESTIMATORS, stacked_training, selection, engine):
         made = make(size, torch.Generator().manual_seed(seed))
         yield from [made] if isinstance(made, Case) else made
 

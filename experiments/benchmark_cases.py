@@ -42,9 +42,11 @@ class Case(NamedTuple):
 
 SIZES = {
     "cpu": {"n": 5000, "d": 2048, "n_large": 20_000, "d_large": 512, "n_plane": 3000, "m_ridge": 1000, "n_mlp": 4096,
-            "k_stack": 132, "n_stack": 640, "runs_inline": 200, "runs_slurm": 1000},
+            "k_stack": 132, "n_stack": 640, "runs_inline": 200, "runs_slurm": 1000,
+            "n_source": 20_000, "n_pool": 10_000, "d_features": 2048, "count_selected": 50},
     "smoke": {"n": 60, "d": 16, "n_large": 90, "d_large": 8, "n_plane": 50, "m_ridge": 40, "n_mlp": 64,
-              "k_stack": 3, "n_stack": 64, "runs_inline": 5, "runs_slurm": 5},
+              "k_stack": 3, "n_stack": 64, "runs_inline": 5, "runs_slurm": 5,
+              "n_source": 90, "n_pool": 60, "d_features": 16, "count_selected": 5},
 }  # fmt: skip
 
 
