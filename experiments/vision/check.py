@@ -26,8 +26,8 @@ class SplitReport(NamedTuple):
     classes: int
     """That have an image."""
     missing: tuple[str, ...]
-    broken: tuple[str, ...]
-    """Of the files that are there; empty unless the images were decoded."""
+    broken: tuple[str, ...] | None
+    """Of the files that are there; None where the images were not decoded."""
 
     @property
     def problems(self) -> list[str]:
@@ -36,7 +36,7 @@ class SplitReport(NamedTuple):
         found = [] if counted else [f"{where} lists {self.listed:,} images, {self.expected:,} are expected"]
         if not self.listed and self.expected is None:
             found.append(f"{where} lists no image")
-        for kind, paths in (("absent", self.missing), ("unreadable", self.broken)):
+        for kind, paths in (("absent", self.missing), ("unreadable", self.broken or ())):
             if paths:
                 shown = ", ".join(paths[:_SHOWN]) + (", ..." if len(paths) > _SHOWN else "")
                 found.append(f"{where}: {len(paths):,} images are {kind} ({shown})")
@@ -58,16 +58,17 @@ def as_text(reports: list[SplitReport]) -> str:
     """One line a split, then what is wrong."""
     lines = [f"{'domain':12}{'split':8}{'images':>9}{'expected':>10}{'classes':>9}{'absent':>8}{'unreadable':>12}"]
     for report in reports:
-        expected = "" if report.expected is None else f"{report.expected:,}"
+        expected = "-" if report.expected is None else f"{report.expected:,}"
+        broken = "-" if report.broken is None else f"{len(report.broken):,}"
         lines.append(
             f"{report.domain:12}{report.split:8}{report.listed:>9,}{expected:>10}{report.classes:>9}"
-            f"{len(report.missing):>8,}{len(report.broken):>12,}"
+            f"{len(report.missing):>8,}{broken:>12}"
         )
     return "\n".join([*lines, *(problem for report in reports for problem in report.problems)])
 
 
 def _report(image_set: ImageSet, expected: int | None, images: bool) -> SplitReport:
-    broken = tuple(_unreadable(image_set)) if images else ()
+    broken = tuple(_unreadable(image_set)) if images else None
     listed = len(image_set.paths) + len(image_set.skipped)
     classes = len(set(image_set.labels))
     return SplitReport(image_set.domain, image_set.split, listed, expected, classes, image_set.skipped, broken)
