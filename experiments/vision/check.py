@@ -56,12 +56,12 @@ def check(
 
 def as_text(reports: list[SplitReport]) -> str:
     """One line a split, then what is wrong."""
-    lines = [f"{'domain':12}{'split':8}{'images':>9}{'expected':>10}{'classes':>9}{'absent':>8}{'unreadable':>12}"]
+    lines = [f"{'domain':16}{'split':8}{'images':>9}{'expected':>10}{'classes':>9}{'absent':>8}{'unreadable':>12}"]
     for report in reports:
         expected = "-" if report.expected is None else f"{report.expected:,}"
         broken = "-" if report.broken is None else f"{len(report.broken):,}"
         lines.append(
-            f"{report.domain:12}{report.split:8}{report.listed:>9,}{expected:>10}{report.classes:>9}"
+            f"{report.domain:16}{report.split:8}{report.listed:>9,}{expected:>10}{report.classes:>9}"
             f"{len(report.missing):>8,}{broken:>12}"
         )
     return "\n".join([*lines, *(problem for report in reports for problem in report.problems)])
