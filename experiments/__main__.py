@@ -18,6 +18,7 @@ MODULES = {"run": "launch", "list": "catalogue"}
 
 COMMANDS = {
     "list": "the experiments and their configs",
+    "data": "fetch or check a data set: emoji, domainnet",
     "run": "compute what is missing of an experiment's grid",
     "status": "runs done, running, failed, missing",
     "collect": "finished runs into results/records (seconds)",

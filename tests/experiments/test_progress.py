@@ -37,3 +37,12 @@ def test_a_bar_on_a_terminal():
     assert "3/3" in shown
     assert "toy: 100%" in shown
     assert done.stdout.decode().strip() == "['done', 'done', 'done']"
+
+
+def test_bytes_of_a_download_pass_through(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    chunks = [bytes(1_000_000), bytes(2_000_000)]
+    assert list(progress.watched_bytes(iter(chunks), 8_000_000, "real.zip", start=5_000_000)) == chunks
+    assert capsys.readouterr().err.splitlines() == ["real.zip: 6 of 8 MB", "real.zip: 8 of 8 MB"]
+    assert list(progress.watched_bytes(iter(chunks[:1]), None, "x")) == chunks[:1]
+    assert capsys.readouterr().err == "x: 1 MB\n"

@@ -1,0 +1,213 @@
+"""Image sets: which files, which labels, how they are opened, and the data sets that they come from."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from PIL import Image
+
+from ..config import CONFIGS, read_mapping, typed
+from ..errors import MissingFileError, UserError
+from ..records import ROOT
+from .splits import class_names, domains_in, read_split, split_file, splits_in
+
+OnBroken = Literal["error", "skip"]
+FOLDERS = {"emoji": "emoji-1", "domainnet": "domainnet"}
+"""Where the known data sets stand below ``data_home()``."""
+
+_SHOWN = 3
+_BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
+"""What Pillow raises on a truncated or damaged file, by format."""
+
+
+class BrokenImageError(UserError):
+    """An image that is missing, truncated, or no image."""
+
+
+class ImageSet(NamedTuple):
+    """One split of one domain; its number of images is ``len(image_set.paths)``."""
+
+    name: str
+    """Of the data set."""
+    domain: str
+    split: str
+    root: Path
+    paths: tuple[str, ...]
+    """Relative to ``root``."""
+    labels: tuple[int, ...]
+    classes: tuple[str, ...]
+    """Names by label; a split need not hold all of them."""
+    skipped: tuple[str, ...] = ()
+    """Paths that the split names and that were left out, for the record."""
+
+
+def subset(image_set: ImageSet, indices: Iterable[int]) -> ImageSet:
+    """The images at ``indices``, in that order."""
+    chosen = [int(index) for index in indices]
+    return image_set._replace(
+        paths=tuple(image_set.paths[i] for i in chosen), labels=tuple(image_set.labels[i] for i in chosen)
+    )
+
+
+def stratified_val(image_set: ImageSet, fraction: float, generator: torch.Generator) -> tuple[ImageSet, ImageSet]:
+    """The rest and a validation part with ``fraction`` of every class, for data that has no ``val`` split."""
+    if not 0 < fraction < 1:
+        raise UserError(f"the validation fraction is {fraction}: it must lie between 0 and 1")
+    by_label: dict[int, list[int]] = {}
+    for index in torch.randperm(len(image_set.labels), generator=generator).tolist():
+        by_label.setdefault(image_set.labels[index], []).append(index)
+    held = {index for indices in by_label.values() for index in indices[: round(fraction * len(indices))]}
+    rest = [index for index in range(len(image_set.labels)) if index not in held]
+    return subset(image_set, rest), subset(image_set, sorted(held))._replace(split="val")
+
+
+def class_counts(image_set: ImageSet) -> dict[str, int]:
+    """Images of every class; 0 for the ones that the split lacks."""
+    counts = Counter(image_set.labels)
+    return {name: counts[label] for label, name in enumerate(image_set.classes)}
+
+
+def digest(image_set: ImageSet) -> str:
+    """SHA-256 over relative paths, labels and file sizes: the key of what is computed from the images."""
+    sha = hashlib.sha256()
+    for path, label in zip(image_set.paths, image_set.labels, strict=True):
+        sha.update(f"{path}\0{label}\0{(image_set.root / path).stat().st_size}\n".encode())
+    return sha.hexdigest()
+
+
+def open_image(path: Path) -> Image.Image:
+    """An image in RGB; what is transparent becomes white.
+
+    Raises:
+        BrokenImageError: where it is missing, truncated, or no image.
+    """
+    try:
+        with Image.open(path) as image:
+            if not image.has_transparency_data:
+                return image.convert("RGB")
+            drawing = image.convert("RGBA")
+    except _BROKEN as error:
+        raise BrokenImageError(
+            f"{path} cannot be read as an image ({error}): fetch it again, or leave broken images out with "
+            "on_broken=skip"
+        ) from error
+    paper = Image.new("RGBA", drawing.size, "white")
+    paper.alpha_composite(drawing)
+    return paper.convert("RGB")
+
+
+def pictures(image_set: ImageSet, *, on_broken: OnBroken = "error") -> Iterator[tuple[int, Image.Image]]:
+    """Index and picture of every image; with ``skip`` broken ones are left out, and their index does not come."""
+    for index, path in enumerate(image_set.paths):
+        try:
+            picture = open_image(image_set.root / path)
+        except BrokenImageError:
+            if on_broken == "error":
+                raise
+        else:
+            yield index, picture
+
+
+def present(image_set: ImageSet, *, on_broken: OnBroken = "error") -> ImageSet:
+    """The images whose files exist; ``skipped`` names the others."""
+    missing = [path for path in image_set.paths if not (image_set.root / path).is_file()]
+    if not missing:
+        return image_set
+    if on_broken == "error":
+        shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+        raise MissingFileError(
+            f"{split_file(image_set.root, image_set.domain, image_set.split)} names {len(missing)} of "
+            f"{len(image_set.paths)} images that {image_set.root} does not hold ({shown}): fetch them, or leave them "
+            "out with on_broken=skip"
+        )
+    absent = set(missing)
+    kept = subset(image_set, (i for i, path in enumerate(image_set.paths) if path not in absent))
+    return kept._replace(skipped=(*image_set.skipped, *missing))
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A folder in DomainNet's layout: split files, and images at ``domain/class/file``."""
+
+    name: str
+    root: Path
+    domains: tuple[str, ...]
+    splits: tuple[str, ...] = ("train", "test")
+    anchors: tuple[str, ...] = ()
+    """Domains whose risk change is asked for; none means the first one."""
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """Names by label, from the paths of all split files; a label that none of them uses is ``class_LABEL``."""
+        names: dict[int, str] = {}
+        for domain in self.domains:
+            for split in self.splits:
+                path = split_file(self.root, domain, split)
+                names = class_names(read_split(path), names, path)
+        return tuple(names.get(label, f"class_{label}") for label in range(max(names, default=-1) + 1))
+
+    def images(self, domain: str, split: str, *, on_broken: OnBroken = "error") -> ImageSet:
+        """One split of one domain; files that it names and that are absent are an error, or skipped and named."""
+        for kind, value, known in (("domain", domain, self.domains), ("split", split, self.splits)):
+            if value not in known:
+                raise UserError(f"{self.name} has no {kind} {value!r}: it has {', '.join(known)}")
+        entries = read_split(split_file(self.root, domain, split))
+        paths, labels = tuple(entry.path for entry in entries), tuple(entry.label for entry in entries)
+        named = ImageSet(self.name, domain, split, self.root, paths, labels, self.classes)
+        return present(named, on_broken=on_broken)
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """``configs/data/NAME.yaml``: a folder of one's own in DomainNet's layout."""
+
+    name: str
+    root: str
+    domains: list[str]
+    anchors: list[str] = dataclasses.field(default_factory=list)
+
+
+def data_home() -> Path:
+    """Where data sets are kept: ``$TRACE_DATA``, or ``~/.cache/trace``."""
+    return Path(os.environ.get("TRACE_DATA") or "~/.cache/trace").expanduser()
+
+
+def load_dataset(name: str, *, root: Path | None = None) -> Dataset:
+    """``emoji``, ``domainnet``, or a YAML file for a folder of one's own: its path, or its name in configs/data.
+
+    Raises:
+        MissingFileError: where the data are not there, with the command that gets them.
+    """
+    if name in FOLDERS:
+        folder = root or data_home() / FOLDERS[name]
+        domains = domains_in(folder)
+        if not domains:
+            command = f"python -m experiments data {name}" + (" --download" if name == "domainnet" else "")
+            raise MissingFileError(f"{folder} holds no {name} (no DOMAIN_train.txt): get it with `{command}`")
+        return Dataset(name, folder, domains, splits_in(folder, domains))
+    config = _data_config(name)
+    folder = root or ROOT / Path(os.path.expandvars(config.root)).expanduser()
+    for domain in config.anchors:
+        if domain not in config.domains:
+            raise UserError(f"{name}: anchor {domain!r} is none of its domains ({', '.join(config.domains)})")
+    return Dataset(config.name, folder, tuple(config.domains), splits_in(folder, config.domains), tuple(config.anchors))
+
+
+def _data_config(name: str) -> DataConfig:
+    path = Path(name) if name.endswith((".yaml", ".yml")) else CONFIGS / "data" / f"{name}.yaml"
+    if not path.exists():
+        known = ", ".join([*FOLDERS, *sorted(p.stem for p in (CONFIGS / "data").glob("*.yaml"))])
+        raise MissingFileError(f"{path} does not exist: data is one of {known}, or the path of a YAML file")
+    config = typed(DataConfig, read_mapping(path), str(path))
+    if not config.domains:
+        raise UserError(f"{path}: domains is empty: list at least one")
+    return config

@@ -1,0 +1,106 @@
+"""Split files of DomainNet's layout: ``DOMAIN_SPLIT.txt`` with one ``path label`` a line.
+
+Labels come from these files alone: they count classes without regard to case, a listing of the folders would not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ..errors import MissingFileError, UserError
+
+SPLITS = ("train", "val", "test")
+_FIRST_DOMAINS = ("real", "painting", "sketch")
+
+
+class Entry(NamedTuple):
+    """One line of a split file."""
+
+    path: str
+    """Relative to the folder of the split file."""
+    label: int
+
+
+def split_file(root: Path, domain: str, split: str) -> Path:
+    return root / f"{domain}_{split}.txt"
+
+
+def read_split(path: Path) -> list[Entry]:
+    """The entries of a split file; paths may hold spaces, blank lines and Windows' line ends do not matter.
+
+    Raises:
+        UserError: with file and line number, where a line is no ``path label``, or contradicts an earlier one.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise MissingFileError(
+            f"{path} does not exist: the folder needs DOMAIN_train.txt and DOMAIN_test.txt with `path label` lines"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text ({error.reason}): save it as UTF-8") from error
+    labels: dict[str, int] = {}
+    entries = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            entry = _entry(line.strip(), f"{path}, line {number}")
+            if labels.setdefault(entry.path, entry.label) != entry.label:
+                raise UserError(
+                    f"{path}, line {number}: {entry.path} has label {labels[entry.path]} above and {entry.label} here: "
+                    "remove one of the lines"
+                )
+            entries.append(entry)
+    return entries
+
+
+def write_split(entries: Iterable[Entry]) -> str:
+    """The text of a split file."""
+    return "".join(f"{entry.path} {entry.label}\n" for entry in entries)
+
+
+def class_names(entries: Iterable[Entry], names: dict[int, str], origin: Path) -> dict[int, str]:
+    """``names`` with what a split file adds: the folder of an image is the name of its label.
+
+    Raises:
+        UserError: where a label already has another name; the case of letters does not matter.
+    """
+    known = dict(names)
+    for entry in entries:
+        name = PurePosixPath(entry.path).parent.name
+        if known.setdefault(entry.label, name).casefold() != name.casefold():
+            raise UserError(
+                f"{origin}: label {entry.label} is {name} here and {known[entry.label]} before: number the classes "
+                "alike in all split files"
+            )
+    return known
+
+
+def domains_in(root: Path) -> tuple[str, ...]:
+    """The domains that have a train split, the ones of the paper first."""
+    found = {path.name.removesuffix("_train.txt") for path in root.glob("*_train.txt")}
+    first = [name for name in _FIRST_DOMAINS if name in found]
+    return (*first, *sorted(found - set(first)))
+
+
+def splits_in(root: Path, domains: Iterable[str]) -> tuple[str, ...]:
+    """The splits that every domain has; train and test are always among them, so that their absence is noticed."""
+    chosen = tuple(domains)
+    return tuple(
+        split
+        for split in SPLITS
+        if split != "val" or (chosen and all(split_file(root, domain, split).exists() for domain in chosen))
+    )
+
+
+def _entry(line: str, where: str) -> Entry:
+    path, _, label = line.replace("\t", " ").rpartition(" ")
+    path = path.strip()
+    if not (label.isascii() and label.isdigit()):
+        raise UserError(f"{where}: {label!r} is no label: a line is `path label`, and labels count from 0")
+    if not path:
+        raise UserError(f"{where}: there is no path before label {label}: a line is `path label`")
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        raise UserError(f"{where}: {path} leaves the data folder: give it relative to the folder of the split file")
+    return Entry(path, int(label))

@@ -1,0 +1,168 @@
+"""Image sets: labels from the split files, broken files named, subsets, digests, data sets by name."""
+
+import pytest
+import torch
+from PIL import Image
+
+from experiments.config import CONFIGS
+from experiments.errors import MissingFileError, UserError
+from experiments.vision import images
+from experiments.vision.images import (
+    BrokenImageError,
+    class_counts,
+    digest,
+    load_dataset,
+    open_image,
+    pictures,
+    stratified_val,
+    subset,
+)
+from tests.experiments.vision.trees import CLASSES, DOMAINS, domainnet_tree
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return domainnet_tree(tmp_path / "tree")
+
+
+@pytest.fixture
+def real(tree):
+    return load_dataset("domainnet", root=tree).images("real", "train")
+
+
+def test_labels_come_from_the_split_files_and_not_from_the_order_of_folders(tree, real):
+    data = load_dataset("domainnet", root=tree)
+    assert data.domains == DOMAINS
+    assert data.splits == ("train", "test")
+    assert data.classes == CLASSES
+    assert data.classes != tuple(sorted(CLASSES))
+    assert all(CLASSES[label] in path for path, label in zip(real.paths, real.labels, strict=True))
+    assert len(real.paths) == 12
+
+
+def test_a_class_may_be_missing_from_a_split(tree):
+    painting = load_dataset("domainnet", root=tree).images("painting", "train")
+    assert class_counts(painting) == {name: 0 if name == "t-shirt" else 2 for name in CLASSES}
+    assert painting.classes == CLASSES
+
+
+def test_absent_files_are_one_error_or_skipped_and_counted(tmp_path):
+    tree = domainnet_tree(tmp_path, absent=5)
+    data = load_dataset("domainnet", root=tree)
+    with pytest.raises(MissingFileError, match=r"real_train.txt names 5 of 12 images .*000001.jpg, .*, \.\.\.\)"):
+        data.images("real", "train")
+    kept = data.images("real", "train", on_broken="skip")
+    assert len(kept.paths) == 7
+    assert len(kept.skipped) == 5
+    assert not set(kept.paths) & set(kept.skipped)
+    assert [CLASSES[label] for label in kept.labels] == [path.split("/")[1] for path in kept.paths]
+
+
+def test_a_truncated_image_is_named_or_skipped(tmp_path):
+    test = load_dataset("domainnet", root=domainnet_tree(tmp_path, truncated=1)).images("real", "test")
+    with pytest.raises(BrokenImageError, match=r"real_001_000003.jpg cannot be read.*on_broken=skip"):
+        list(pictures(test))
+    assert [index for index, _ in pictures(test, on_broken="skip")] == list(range(1, 12))
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>404</html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
+def test_what_is_no_image_is_named(tmp_path, content):
+    (tmp_path / "page.png").write_bytes(content)
+    with pytest.raises(BrokenImageError, match=r"page\.png cannot be read"):
+        open_image(tmp_path / "page.png")
+
+
+@pytest.mark.parametrize(("mode", "colour"), [("RGBA", (0, 0, 0, 0)), ("LA", (0, 0)), ("L", 255), ("CMYK", (0,) * 4)])
+def test_every_mode_becomes_rgb_on_white(tmp_path, mode, colour):
+    path = tmp_path / ("image.tif" if mode == "CMYK" else "image.png")
+    Image.new(mode, (4, 4), colour).save(path)
+    assert open_image(path).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_a_transparent_palette_becomes_white_without_a_warning(tmp_path):
+    image = Image.new("P", (2, 2), 0)
+    image.putpalette([10, 20, 30, 40, 50, 60])
+    image.putpixel((1, 1), 1)
+    image.save(tmp_path / "palette.png", transparency=bytes([0, 255]))
+    opened = open_image(tmp_path / "palette.png")
+    assert opened.getpixel((0, 0)) == (255, 255, 255)
+    assert opened.getpixel((1, 1)) == (40, 50, 60)
+
+
+def test_the_digest_sees_files_labels_and_order(real):
+    before = digest(real)
+    assert before == digest(real)
+    assert digest(real._replace(labels=(real.labels[0] + 1, *real.labels[1:]))) != before
+    assert digest(subset(real, reversed(range(12)))) != before
+    with open(real.root / real.paths[3], "ab") as file:
+        file.write(b"x")
+    assert digest(real) != before
+
+
+def test_a_subset_keeps_paths_with_their_labels(real):
+    part = subset(real, torch.tensor([7, 2]))
+    assert part.paths == (real.paths[7], real.paths[2])
+    assert part.labels == (real.labels[7], real.labels[2])
+
+
+def test_validation_takes_its_share_of_every_class(real, generator):
+    rest, held = stratified_val(real, 0.5, generator)
+    assert class_counts(rest) == class_counts(held) == dict.fromkeys(CLASSES, 1)
+    assert set(rest.paths) | set(held.paths) == set(real.paths)
+    assert held.split == "val"
+    again = stratified_val(real, 0.5, torch.Generator().manual_seed(0))[1]
+    other = stratified_val(real, 0.5, torch.Generator().manual_seed(1))[1]
+    assert again == held != other
+    with pytest.raises(UserError, match="between 0 and 1"):
+        stratified_val(real, 1.0, generator)
+
+
+def test_unknown_names_are_answered(tree):
+    data = load_dataset("domainnet", root=tree)
+    with pytest.raises(UserError, match="no domain 'clipart': it has real, painting, sketch"):
+        data.images("clipart", "train")
+    with pytest.raises(UserError, match="no split 'val': it has train, test"):
+        data.images("real", "val")
+    with pytest.raises(UserError, match=r"nothing\.yaml does not exist: data is one of emoji, domainnet, example"):
+        load_dataset("nothing")
+
+
+@pytest.mark.parametrize(("name", "command"), [("emoji", "data emoji`"), ("domainnet", "data domainnet --download`")])
+def test_data_that_are_not_there_name_the_command_that_gets_them(tmp_path, monkeypatch, name, command):
+    monkeypatch.setenv("TRACE_DATA", str(tmp_path))
+    with pytest.raises(MissingFileError, match=command):
+        load_dataset(name)
+    domainnet_tree(tmp_path / images.FOLDERS[name])
+    assert load_dataset(name).domains == DOMAINS
+
+
+def test_a_folder_of_ones_own(tmp_path, tree):
+    config = tmp_path / "own.yaml"
+    config.write_text(f"name: own\nroot: {tree}\ndomains: [sketch, real]\nanchors: [real]\n")
+    data = load_dataset(str(config))
+    assert (data.name, data.domains, data.anchors) == ("own", ("sketch", "real"), ("real",))
+    assert len(data.images("sketch", "test").paths) == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: own\nroot: x\ndomain: [a]", "did you mean domains"),
+        ("name: own\ndomains: [a]", "missing mandatory value.*root"),
+        ("name: own\nroot: x\ndomains: []", "domains is empty"),
+        ("name: own\nroot: x\ndomains: [a]\nanchors: [b]", "anchor 'b' is none of its domains"),
+    ],
+)
+def test_a_wrong_yaml_is_answered(tmp_path, text, message):
+    (tmp_path / "own.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_dataset(str(tmp_path / "own.yaml"))
+
+
+def test_the_shipped_example_is_valid():
+    data = load_dataset("example")
+    assert data.domains == ("photo", "drawing")
+    assert "~" not in str(data.root)
+    assert (CONFIGS / "data" / "example.yaml").read_text().startswith("#")
+    with pytest.raises(MissingFileError, match=r"photo_train.txt does not exist"):
+        data.images("photo", "train")
