@@ -22,7 +22,7 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy trace experiments
 
-test: lint  ## set-up, lint, then the whole suite on all cores (about 10 minutes)
+test: lint  ## set-up, lint, then the whole suite on all cores (about 12 minutes)
 	$(BIN)/pytest -n auto --dist loadfile
 
 results: setup  ## the controlled experiments, then tables, figures and ledger (about 15 minutes on two cores)
@@ -34,7 +34,7 @@ results: setup  ## the controlled experiments, then tables, figures and ledger (
 	$(BIN)/python -m experiments figures
 	$(BIN)/python -m experiments claims
 
-benchmark: setup  ## speed and memory against peers, into results/ (about 10 minutes)
+benchmark: setup  ## speed and memory against peers, into results/ (about 12 minutes)
 	$(BIN)/python -m experiments benchmark
 	$(BIN)/python -m experiments tables
 

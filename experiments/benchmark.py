@@ -1,6 +1,6 @@
 """Speed and memory of the estimators against their peers, as ratios within one run.
 
-Table `benchmark`; about 10 minutes on two cores with the default profile. Times are medians of interleaved repetitions
+Table `benchmark`; about 12 minutes on two cores with the default profile. Times are medians of interleaved repetitions
 in one process. Peak memory is what a contender needs beyond its inputs, each measured in a fresh process.
 
     python -m experiments benchmark

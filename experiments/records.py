@@ -73,8 +73,8 @@ def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
 
 
 def write_record(record: Record, path: Path) -> None:
-    """Store a record in a JSON-lines file, in place of an earlier one with the same ``run_id``."""
-    kept = [r for r in read_records(path) if r["run_id"] != record["run_id"]] if path.exists() else []
+    """Store a record in a JSON-lines file, in place of the earlier one of its profile."""
+    kept = [r for r in read_records(path) if r["profile"] != record["profile"]] if path.exists() else []
     write_records([*kept, record], path)
 
 

@@ -10,12 +10,11 @@ from experiments import records
 from experiments.records import plain, provenance, read_records, run_id, write_atomically, write_record
 
 
-def test_a_record_replaces_the_one_with_its_id(tmp_path):
+def test_a_record_replaces_the_one_of_its_profile(tmp_path):
     path = tmp_path / "deep" / "r.jsonl"
-    for value in (1, 2):
-        write_record({"run_id": "a", "value": value}, path)
-    write_record({"run_id": "b", "value": 3}, path)
-    assert read_records(path) == [{"run_id": "a", "value": 2}, {"run_id": "b", "value": 3}]
+    for name, profile in (("a", "cpu"), ("b", "smoke"), ("c", "cpu")):
+        write_record({"run_id": name, "profile": profile}, path)
+    assert read_records(path) == [{"run_id": "b", "profile": "smoke"}, {"run_id": "c", "profile": "cpu"}]
 
 
 def test_undefined_numbers_are_null():
