@@ -19,6 +19,8 @@ Frame = dict[str, NDArray[Any]]
 """Columns of equal length, one entry per pair."""
 
 FORMS = ("ot", "mmd", "hybrid")
+CONTROLS = ("rehearsal", "distill", "constant", "relabelled")
+"""Keys of a gate candidate that make it more than a plain fine-tune."""
 
 
 def synthetic_frame(records: Iterable[Record]) -> Frame:
@@ -45,6 +47,33 @@ def isolation_frame(records: Iterable[Record]) -> Frame:
         _part({name: r["config"][name] for name in ("world", "vary", "n")}, r["metrics"])
         for r in records
     ]  # fmt: skip
+    return stacked(parts)
+
+
+def active_frame(records: Iterable[Record]) -> Frame:
+    """All rounds of the `active` records, with the proxies of each policy's own development rounds."""
+    parts = []
+    for record in records:
+        about = {name: record["config"][name] for name in ("data", "policy", "seed", "development")}
+        parts.append(_part(about, {"columns": record["metrics"]["columns"], "remainders": {}}))
+    frame = stacked(parts)
+    scored = []
+    for data, policy in groups(frame, "data", "policy"):
+        part = where(frame, data=data, policy=policy)
+        rounds, development = (where(part, development=flag) for flag in (False, True))
+        scored.append(rounds | proxies(rounds, calibration(development, rounds)))
+    return stacked(scored)
+
+
+def gate_frame(records: Iterable[Record]) -> Frame:
+    """All candidates of the `gate` records; ``plain`` are those without rehearsal, distillation or another control."""
+    parts = []
+    for record in records:
+        config, metrics = record["config"], record["metrics"]
+        part = _part({"data": config["data"], "seed": config["seed"]}, {**metrics, "remainders": {}})
+        part["name"] = np.array(metrics["names"])
+        part["plain"] = np.array([not any(c[key] for key in CONTROLS) for c in config["candidates"]])
+        parts.append(part)
     return stacked(parts)
 
 
@@ -124,30 +153,34 @@ def evaluated(frame: Frame) -> Frame:
     for world, model in groups(grid, "world", "model"):
         part = where(grid, world=world, model=model)
         development = where(frame, development=True, world=world, model=model)
+        if size(development):
+            development = where(development, weight_decay=development["weight_decay"][0])
         parts.append(part | proxies(part, calibration(development, part)))
     return stacked(parts)
 
 
 def calibration(development: Frame, evaluation: Frame) -> dict[str, float]:
-    """c_h for both distances from the development candidates at the first weight decay (``app:proxy-and-cal``).
+    """c_h for both distances from the development candidates (``app:proxy-and-cal``).
 
     NaN, and with it the proxies, without development candidates or where their median change or shift is 0.
     """
     if not size(development):
         return {"distance": np.nan, "mmd": np.nan}
-    chosen = where(development, weight_decay=development["weight_decay"][0])
-    change, sensitivity = chosen["output_distance"].tolist(), chosen["sensitivity_target"].tolist()
+    change, sensitivity = development["output_distance"].tolist(), development["sensitivity_target"].tolist()
     found = {}
     for distance in ("distance", "mmd"):
-        measured = zip(_names(chosen), change, sensitivity, chosen[distance].tolist(), strict=True)
-        defined = min(np.median(chosen["sensitivity_target"] * chosen[distance]), np.median(change)) > 0
+        measured = zip(_names(development), change, sensitivity, development[distance].tolist(), strict=True)
+        defined = min(np.median(development["sensitivity_target"] * development[distance]), np.median(change)) > 0
         candidates = [Candidate(*m) for m in measured]
         found[distance] = calibrate_c_h(candidates, evaluation=_names(evaluation)).c_h if defined else np.nan
     return found
 
 
 def _names(frame: Frame) -> list[str]:
-    return [f"severity {s:g}, seed {k:g}" for s, k in zip(frame["severity"], frame["seed"], strict=True)]
+    """What tells candidates apart: a severity or a number of labels, and the seed."""
+    keys = [name for name in ("severity", "labeled", "seed") if name in frame]
+    columns = zip(*(frame[name].tolist() for name in keys), strict=True)
+    return [", ".join(f"{key} {value:g}" for key, value in zip(keys, row, strict=True)) for row in columns]
 
 
 def proxies(frame: Frame, c_h: dict[str, float]) -> Frame:

@@ -51,5 +51,22 @@ def watched_bytes(chunks: Iterable[bytes], total: int | None, label: str, *, sta
             yield chunk
 
 
+def counted(sizes: Iterable[int], total: int, label: str, unit: str, *, done: int = 0) -> Iterator[int]:
+    """Pass the sizes of finished batches through and show how many of ``total`` there are; ``done`` were before."""
+    terminal = sys.stderr.isatty()
+    started = last_line = time.monotonic()
+    before = done
+    with tqdm(total=total, initial=done, desc=label, unit=unit, disable=not terminal, file=sys.stderr) as bar:
+        for size in sizes:
+            done += size
+            bar.update(size)
+            now = time.monotonic()
+            if not terminal and now - last_line >= LINE_SECONDS:
+                left = (now - started) / (done - before) * (total - done)
+                print(f"{label}: {done} of {total} {unit}s, {left / 60:.0f} min left", file=sys.stderr)
+                last_line = now
+            yield size
+
+
 def _summary(counts: Counter[Item]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items(), key=str))

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from . import tables_ridge, tables_synthetic
+from . import tables_active, tables_gate, tables_ridge, tables_synthetic
 from .records import RECORDS, ROOT, Record, with_records
 from .table_text import Table, replace_marked, to_markdown, write
 
@@ -70,6 +70,10 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
     "combined-excerpt": ("synthetic", tables_synthetic.combined_excerpt),
     "rank-power": ("synthetic", tables_synthetic.rank_power),
     "glance": ("synthetic", tables_synthetic.glance),
+    "trace-domainnet-main": ("active", tables_active.main),
+    "trace-domainnet-combined": ("active", tables_active.combined),
+    "gate-tau-main": ("gate", tables_gate.gate_tau_main),
+    "gate-tau": ("gate", tables_gate.gate_tau),
     "coverage": ("synthetic", tables_synthetic.coverage),
     "isolation": ("isolation", tables_synthetic.isolation),
     "benchmark": ("benchmark", benchmark),

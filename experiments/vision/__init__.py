@@ -1,1 +1,1 @@
-"""Images: data sets in DomainNet's layout, where they come from, and whether they are whole."""
+"""Images in DomainNet's layout, cached features of a frozen backbone, fine-tuning, and what both case studies share."""

@@ -3,11 +3,12 @@
 import pytest
 from matplotlib import pyplot as plt
 
-from experiments import figures_synthetic, figures_worlds
+from experiments import figures_active, figures_gate, figures_synthetic, figures_worlds
 from experiments.__main__ import main
 from experiments.figure_style import axes, save
 from experiments.figures import FIGURES, MAKERS
 from experiments.records import write_records
+from tests.experiments import test_tables_active, test_tables_gate
 from tests.experiments.synthetic_records import both, grid, isolation, record
 
 PORTRAIT = {
@@ -95,3 +96,11 @@ def test_command_draws_what_it_can_and_names_the_rest(tmp_path, capsys):
 def test_every_figure_is_committed_in_both_formats():
     stored = {path.name for path in FIGURES.iterdir()}
     assert stored == {f"{name}.{suffix}" for name in MAKERS for suffix in ("pdf", "png")}
+
+
+def test_case_studies_are_drawn_from_their_records():
+    rounds = figures_active.rounds(test_tables_active.records())
+    assert [len(ax.lines) for ax in rounds.axes[:3]] == [3, 3, 3]
+    updates = [test_tables_gate.record(seed, control=seed > 1) for seed in range(4)]
+    assert len(figures_gate.scores(updates).axes) == 6
+    assert "harm above 0.13" in figures_gate.curves(updates).axes[0].get_title()

@@ -27,6 +27,14 @@ def test_quiet_within_the_minute(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_batches_are_counted_from_where_an_earlier_attempt_stopped(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    assert list(progress.counted(iter([4, 2]), 12, "toy", "image", done=6)) == [4, 2]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("toy: 10 of 12 images, 0 min left")
+    assert lines[1].startswith("toy: 12 of 12 images")
+
+
 def test_a_bar_on_a_terminal():
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))

@@ -1,0 +1,118 @@
+"""Active selection (`app:domainnet-active`): label 50 to 250 target images by policy, fine-tune, diagnose each round.
+
+    python -m experiments data emoji                             # once, the stand-in's images
+    python -m experiments run active --launcher local            # stand-in, cpu profile
+    python -m experiments run active profile=paper --launcher slurm --profile gpu     # DomainNet on a GPU cluster
+
+One run is a policy and a seed with all its rounds. Makes the tables `trace-domainnet-main` and
+`trace-domainnet-combined`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trace import diagnose
+from trace.features import identity
+from trace.selection import mmdmin, random, w1min
+from trace.shift import measure_shift
+
+from .cells import seeded
+from .errors import UserError
+from .execute import Context
+from .pairs import LOSS, SETTINGS, columns, row
+from .vision.finetune import TrainSpec, predict, train
+from .vision.models import Classifier
+from .vision.study import Domain, Study, VisionConfig, sample
+
+POLICIES = ("w1min", "mmdmin", "random")
+
+
+@dataclass(frozen=True)
+class Config(VisionConfig):
+    target: str = "painting"
+    policy: str = "w1min"
+    """w1min, mmdmin or random."""
+    batch: int = 50
+    """Labels that each round adds."""
+    rounds: int = 5
+    lr: float = 3e-4
+    epochs: int = 5
+    patience: int = 0
+    """Epochs without a better target validation loss before the best model is taken; 0 trains all epochs."""
+    development: bool = False
+    """These rounds calibrate c_h and are never evaluated."""
+
+
+def run(config: Config, context: Context) -> dict[str, Any]:
+    if config.policy not in POLICIES:
+        raise UserError(f"policy must be one of {', '.join(POLICIES)}, got {config.policy!r}")
+    study = Study.of(config)
+    source, target = study.domain(config.source), study.domain(config.target)
+    q = study.source_model(source)
+    labelled = torch.empty(0, dtype=torch.long)
+    rows = []
+    for number in range(1, config.rounds + 1):
+        batch = choose(config, source, target, labelled, number)
+        labelled = torch.cat([labelled, batch])
+        rows.append(_round(config, q, source, target, labelled, batch))
+        context.log(number, **{name: float(value) for name, value in rows[-1].items()})
+    return {"columns": columns(rows), "selected": labelled.tolist(), "num_classes": len(study.dataset.classes)}
+
+
+def choose(config: Config, source: Domain, target: Domain, labelled: Tensor, number: int) -> Tensor:
+    """The next batch of pool rows."""
+    generator = seeded("choose", config.policy, config.seed, number)
+    x, pool = source.train.x.float(), target.train.x.float()
+    if config.policy == "w1min":
+        return w1min(x, pool, config.batch, chosen=labelled, generator=generator).indices
+    if config.policy == "mmdmin":
+        return mmdmin(x, pool, config.batch, chosen=labelled).indices
+    return random(len(pool), config.batch, chosen=labelled, generator=generator).indices
+
+
+def _round(
+    config: Config, q: Classifier, source: Domain, target: Domain, labelled: Tensor, batch: Tensor
+) -> dict[str, float]:
+    """Re-train Q~ from Q on all labels so far, and measure."""
+    spec = TrainSpec(lr=config.lr, epochs=config.epochs, patience=config.patience)
+    own = target.train.select(labelled)
+    generator = seeded("round", config.policy, config.seed, len(labelled))
+    new = train(spec, q, own, val=target.val, generator=generator, device=config.device).model
+    report = diagnose(
+        q, new, sample(source.train), sample(own),
+        source_val=sample(source.val), target_val=sample(target.val), anchor_test=sample(source.test),
+        loss=LOSS, feature_map=identity, gradient_at=(q.features, new.features), settings=SETTINGS,
+        generator=seeded("diagnose", config.seed),
+    )  # fmt: skip
+    alone = measure_shift(source.train.x.float(), target.train.x[batch].float(), SETTINGS)
+    errors = [_error(model, target, config.device) for model in (q, new)]
+    floor = report.evidence.shift.floor
+    return {
+        "labeled": len(labelled),
+        **row(report),
+        "label_noise": report.label_noise,
+        "validation_error": report.validation_error,
+        "lipschitz_loss": report.evidence.lipschitz,
+        "batch_transport": alone.transport.value,
+        "batch_mmd_squared": alone.mmd.squared,
+        "floor": float("nan") if floor is None else floor.value,
+        "target_error_before": errors[0],
+        "target_error": errors[1],
+    }
+
+
+def _error(model: Classifier, target: Domain, device: str) -> float:
+    """0-1 error on the target's test split."""
+    predicted = predict(model, target.test, device=device).argmax(dim=1)
+    return float((predicted != target.test.y).double().mean())
+
+
+if __name__ == "__main__":
+    from experiments.entry import main
+
+    main("active")

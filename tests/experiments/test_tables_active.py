@@ -1,0 +1,57 @@
+"""Tables of active selection: published rows beside ours, in both readings of the ratio."""
+
+from experiments.table_text import MISSING
+from experiments.tables_active import combined, main
+from tests.experiments.synthetic_records import COLUMNS, REMAINDERS
+
+
+def record(policy="w1min", seed=0, *, development=False, data="emoji", **changes):
+    labeled = [50, 100, 150, 200, 250]
+    values = {**COLUMNS, **REMAINDERS, "target_error": 0.4, "target_error_before": 0.5, "batch_transport": 0.1,
+              "batch_mmd_squared": 0.01, "error_change": 0.02, **changes}  # fmt: skip
+    columns = {name: [v(n / 100, seed % 10) if callable(v) else v for n in labeled] for name, v in values.items()}
+    config = {"policy": policy, "seed": seed, "development": development, "data": data}
+    return {
+        "run_id": f"{policy}{seed}",
+        "profile": "cpu",
+        "config": config,
+        "metrics": {"columns": {"labeled": labeled, **columns}},
+    }
+
+
+def records(**changes):
+    return [record(policy, seed, development=seed == 100, **changes)
+            for policy in ("w1min", "mmdmin", "random") for seed in (0, 1, 100)]  # fmt: skip
+
+
+def test_every_round_has_the_published_row_and_ours():
+    table = combined(records())
+    assert [row[3] for row in table.rows[:2]] == ["domainnet, published", "emoji"]
+    assert sum(row[3] == "domainnet, published" for row in table.rows) == 10
+    assert sum(row[3] == "emoji" for row in table.rows) == 15
+    assert not any(MISSING in row for row in table.rows)
+
+
+def test_both_readings_of_the_ratio():
+    table = combined(records(output_distance=6.0, transport=0.0, mmd_squared=-1.0, risk_change=0.5))
+    (first, *_) = [row for row in table.rows if row[3] == "emoji"]
+    assert first[7] == "2 (0)"  # 0.02 of error are 2 points
+    assert first[8] == MISSING  # without any distance there is no c_h
+    assert first[9] == "18.1"  # (0.03 + 1.5 * 6) / 0.5
+
+
+def test_without_calibration_the_proxy_is_missing():
+    (first, *_) = [row for row in combined([record(seed=0), record(seed=1)]).rows if row[3] == "emoji"]
+    assert first[6] == MISSING
+    assert first[5] != MISSING
+
+
+def test_the_main_table_has_the_first_and_the_last_round():
+    table = main(records())
+    assert table.header == ["policy", "labeled", "data", "Distance", "Out. Disc.", "|Delta R| [p.p.]"]
+    assert {row[1] for row in table.rows} == {"50", "250"}
+
+
+def test_a_policy_that_was_not_run_is_missing():
+    table = combined([record("w1min", 0), record("w1min", 1)])
+    assert any(row[0] == "mmdmin" and MISSING in row for row in table.rows)

@@ -1,0 +1,68 @@
+"""Active selection from end to end on a small tree in DomainNet's layout, with a backbone of random weights."""
+
+import pytest
+
+from experiments.active import Config, choose, run
+from experiments.config import expand
+from experiments.errors import UserError
+from experiments.vision.study import Study
+from tests.experiments.vision.trees import DOMAINS, domainnet_tree
+
+pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
+"""Of a handful of images; the record says so in `rkhs_at_edge`."""
+
+
+class Silent:
+    """A context that logs nowhere."""
+
+    def log(self, step, **values):
+        pass
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """The config keys of a small tree, with caches of its own."""
+    monkeypatch.setenv("TRACE_DATA", str(tmp_path / "data"))
+    domainnet_tree(tmp_path / "tree", per_class=4)
+    page = tmp_path / "small.yaml"
+    page.write_text(f"name: small\nroot: {tmp_path / 'tree'}\ndomains: [{', '.join(DOMAINS)}]\n")
+    (point, *_) = expand("active", ["config=smoke"])
+    return {**point.values, "data": str(page)}
+
+
+@pytest.mark.parametrize("policy", ["w1min", "mmdmin", "random"])
+def test_a_policy_labels_new_rows_in_every_round(tree, policy):
+    config = Config(**{**tree, "policy": policy})
+    metrics, again = run(config, Silent()), run(config, Silent())
+    assert metrics == again
+    assert metrics["columns"]["labeled"] == [4, 8]
+    assert len(set(metrics["selected"])) == 8
+    for name in ("risk_change", "output_distance", "transport", "batch_transport", "target_error"):
+        assert len(metrics["columns"][name]) == 2
+
+
+def test_policies_choose_differently(tree):
+    chosen = {}
+    for policy in ("w1min", "mmdmin", "random"):
+        config = Config(**{**tree, "policy": policy})
+        study = Study.of(config)
+        source, target = study.domain("real"), study.domain("painting")
+        chosen[policy] = tuple(choose(config, source, target, source.train.y[:0], 1).tolist())
+    assert len(set(chosen.values())) >= 2
+
+
+def test_seeds_take_their_own_rows(tree):
+    first, second = (Study.of(Config(**{**tree, "seed": seed})).domain("real").train for seed in (0, 1))
+    assert len(first) == len(second)
+    assert not first.x.equal(second.x)
+
+
+def test_mistakes_are_named(tree):
+    with pytest.raises(UserError, match="policy must be one of w1min, mmdmin, random"):
+        run(Config(**{**tree, "policy": "best"}), Silent())
+    with pytest.raises(UserError, match="has no domain 'clay'"):
+        run(Config(**{**tree, "target": "clay"}), Silent())
+    with pytest.raises(ValueError, match="pool"):
+        run(Config(**{**tree, "batch": 400}), Silent())
+    with pytest.raises(UserError, match="train_share is 0"):
+        run(Config(**{**tree, "train_share": 0.0}), Silent())
