@@ -18,7 +18,7 @@ from .table_text import Table, to_markdown
 
 RESULTS = ROOT / "results"
 
-MODULES = ("claims_ridge", "claims_synthetic", "claims_attribution", "claims_paper", "claims_vision")
+MODULES = tuple(f"claims_{name}" for name in ("ridge", "synthetic", "attribution", "isolation", "paper", "vision"))
 """Modules of this package with a list ``CLAIMS``."""
 
 Row = dict[str, str | int]

@@ -1,4 +1,4 @@
-"""What the paper reads off single terms (`tab:combined-excerpt-app`, the isolating experiments, the MMD variant)."""
+"""What the paper reads off single terms (`tab:combined-excerpt-app`, the MMD variant), judged by `synthetic`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 
 from trace.metrics import spearman
 
-from .frame import Frame, evaluated, groups, isolation_frame, size, synthetic_frame, where
-from .ledger import Claim, Finding, Verdict, claim, graded, needs
+from .frame import Frame, evaluated, groups, size, synthetic_frame, where
+from .ledger import Claim, Finding, claim, graded, needs
 from .published import EXCERPT
 from .records import Record
-from .tables_synthetic import covers, excerpt_part, excerpt_terms, interval, leak, rank_correlation
+from .tables_synthetic import covers, excerpt_part, excerpt_terms, rank_correlation
 
 STABLE = 0.2
 """Relative change below which a term counts as staying where it was."""
@@ -189,51 +189,6 @@ def blobs_sinkhorn_is_w1(records: list[Record]) -> Finding:
     return Finding(measured, size(frame), graded(good, False), why)
 
 
-def _isolated(records: list[Record], vary: str) -> dict[str, Frame]:
-    frame = where(isolation_frame(records), vary=vary)
-    return {world: where(frame, world=world) for (world,) in groups(frame, "world")}
-
-
-@claim("app:synth-details", "Fixed shift: a larger model change goes with a larger |Delta R|", published="correlate")
-@needs("isolation")
-def model_change_is_isolated(records: list[Record]) -> Finding:
-    parts = _isolated(records, "lr")
-    found = {world: rank_correlation(part, "output_distance") for world, part in parts.items()}
-    holds = [f.lower > 0 for f in found.values()]
-    verdict = graded(bool(holds) and all(holds), any(holds))
-    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items()) or "no runs"
-    return Finding(shown, sum(map(size, parts.values())), verdict, "Five epochs at step sizes from 1e-4 to 1e-2.")
-
-
-@claim("app:synth-details", "Fixed shift: the data-shift term stays constant", published="constant")
-@needs("isolation")
-def shift_stays_put(records: list[Record]) -> Finding:
-    parts = _isolated(records, "lr")
-    distance = max((leak(part, "finetune_lr", "distance") for part in parts.values()), default=float("nan"))
-    penalty = max((leak(part, "finetune_lr", "emp_shift_ot") for part in parts.values()), default=float("nan"))
-    still, leaks = distance < 1 + STABLE, penalty > 1 + STABLE
-    verdict: Verdict = "not reproduced" if not still else "partly" if leaks else "reproduced"
-    measured = f"distance x{distance:.2f}, penalty x{penalty:.2f} from the smallest to the largest mean"
-    why = "The samples are the same at every step size; the penalty also holds Q~'s gradient quantile."
-    return Finding(measured, sum(map(size, parts.values())), verdict, why)
-
-
-@claim(
-    "app:synth-details", "Fixed training: the diagnostic tracks the rise of the risk with the shift", published="tracks"
-)
-@needs("isolation")
-def shift_is_isolated(records: list[Record]) -> Finding:
-    parts = _isolated(records, "severity")
-    found = {world: rank_correlation(part, "bound_ot") for world, part in parts.items()}
-    leaks = {world: leak(part, "severity", "output_distance") for world, part in parts.items()}
-    holds = [f.lower > 0.5 for f in found.values()]
-    verdict = graded(bool(holds) and all(holds), any(holds))
-    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items()) or "no runs"
-    moved = "; ".join(f"{world} x{value:.1f}" for world, value in leaks.items())
-    why = f"With the training fixed, the output distance still moved by {moved}."
-    return Finding(shown, sum(map(size, parts.values())), verdict, why)
-
-
 @claim("subsec:mmd_alternative_brief", "The MMD bound can be more conservative", published="sometimes")
 @needs("synthetic")
 def mmd_is_more_conservative(records: list[Record]) -> Finding:
@@ -255,7 +210,4 @@ CLAIMS = [
     mmd_is_more_stable,
     mmd_is_more_conservative,
     blobs_sinkhorn_is_w1,
-    model_change_is_isolated,
-    shift_stays_put,
-    shift_is_isolated,
 ]

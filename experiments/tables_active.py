@@ -9,6 +9,7 @@ from .frame import Frame, active_frame, groups, where
 from .published import ACTIVE, ActiveRow
 from .records import Record
 from .table_text import MISSING, Table
+from .tables_synthetic import spread
 
 DISTANCE = {"w1min": "distance", "mmdmin": "mmd", "random": "distance"}
 """What a policy's Distance column shows: the OT divergence, or MMD."""
@@ -58,17 +59,11 @@ def _ours(frame: Frame, policy: str, number: int) -> list[list[str]]:
         part = where(runs, labeled=labeled[number - 1])
         points = 100 * np.abs(part["error_change"])
         proxy = part["proxy_mmd" if policy == "mmdmin" else "proxy_ot"]
-        rows.append([policy, str(number), f"{labeled[number - 1]:g}", data, _spread(part[DISTANCE[policy]]),
-                     _spread(part["output_distance"]), _spread(proxy), _spread(points), _ratio(proxy, points),
+        rows.append([policy, str(number), f"{labeled[number - 1]:g}", data, spread(part[DISTANCE[policy]]),
+                     spread(part["output_distance"]), spread(proxy), spread(points), _ratio(proxy, points),
                      _ratio(part["bound_ot"], part["abs_risk_change"]),
-                     _spread(100 * part["target_error"])])  # fmt: skip
+                     spread(100 * part["target_error"])])  # fmt: skip
     return rows or [[policy, str(number), *[MISSING] * 9]]
-
-
-def _spread(values: NDArray[np.float64]) -> str:
-    if np.isnan(values).any():
-        return MISSING
-    return f"{values.mean():.3g} ({values.std(ddof=1):.1g})" if len(values) > 1 else f"{values.mean():.3g}"
 
 
 def _ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trace.bootstrap import BootstrapInterval, clustered_bootstrap
 from trace.metrics import spearman
@@ -171,7 +172,7 @@ def _ours(row: ExcerptRow, part: Frame, name: str, *, squared: bool) -> list[str
     if not size(part):
         return head + [MISSING] * 7
     terms = excerpt_terms(part, squared=squared)
-    cells = [_spread(terms[column]) for column in
+    cells = [spread(terms[column]) for column in
              ("risk_change", "bound_ot", "bound_mmd", "emp_shift_ot", "emp_shift_mmd", "model_change")]  # fmt: skip
     return [*head, *cells, f"{part['gap_source'].mean():.4f} / {part['gap_target'].mean():.4f}"]
 
@@ -189,7 +190,10 @@ def excerpt_terms(part: Frame, *, squared: bool) -> Frame:
     }
 
 
-def _spread(values: np.ndarray) -> str:
+def spread(values: NDArray[np.float64]) -> str:
+    """``mean (standard deviation)``; a value that is undefined is missing."""
+    if np.isnan(values).any():
+        return MISSING
     return f"{values.mean():.3g} ({values.std(ddof=1):.1g})" if len(values) > 1 else f"{values.mean():.3g}"
 
 
@@ -202,7 +206,7 @@ def isolation(records: list[Record]) -> Table:
         knob = "finetune_lr" if vary == "lr" else "severity"
         for value in dict.fromkeys(part[knob].tolist()):
             at = where(part, **{knob: value})
-            rows.append([world, vary, f"{value:g}", *(_spread(at[name]) for name in ISOLATED)])
+            rows.append([world, vary, f"{value:g}", *(spread(at[name]) for name in ISOLATED)])
         rows.append([world, vary, "largest / smallest", *(f"{leak(part, knob, name):.3g}" for name in ISOLATED)])
         rows.append([world, vary, "rho with |Delta R|", *(_rho_cell(part, name) for name in ISOLATED)])
     caption = (

@@ -3,11 +3,12 @@
 import pytest
 
 from experiments.claims_attribution import CLAIMS as ATTRIBUTION
+from experiments.claims_isolation import CLAIMS as ISOLATION
 from experiments.claims_synthetic import CLAIMS as RANKING
 from experiments.ledger import VERDICTS
 from tests.experiments.synthetic_records import both, excerpt, grid, isolation, record
 
-CLAIMS = {claim.name: claim for claim in (*RANKING, *ATTRIBUTION)}
+CLAIMS = {claim.name: claim for claim in (*RANKING, *ATTRIBUTION, *ISOLATION)}
 
 
 def shuffled(s, k):
