@@ -24,7 +24,7 @@ from trace.shift import measure_shift
 from .cells import seeded
 from .errors import UserError
 from .execute import Context
-from .pairs import LOSS, SETTINGS, columns, row
+from .pairs import LOSS, SETTINGS, columns, remainders, row
 from .vision.finetune import TrainSpec, predict, train
 from .vision.models import Classifier
 from .vision.study import Domain, Study, VisionConfig, sample
@@ -95,9 +95,7 @@ def _round(
     return {
         "labeled": len(labelled),
         **row(report),
-        "label_noise": report.label_noise,
-        "validation_error": report.validation_error,
-        "lipschitz_loss": report.evidence.lipschitz,
+        **remainders(report),
         "batch_transport": alone.transport.value,
         "batch_mmd_squared": alone.mmd.squared,
         "floor": float("nan") if floor is None else floor.value,

@@ -21,7 +21,7 @@ from trace.shift import Shift, measure_shift
 from .cells import seeded
 from .errors import UserError
 from .execute import Context
-from .pairs import LOSS, SETTINGS, columns, row
+from .pairs import LOSS, SETTINGS, columns, remainders, row
 from .vision.controls import blind_harm, constant_logit
 from .vision.finetune import TrainSpec, predict, train
 from .vision.models import Classifier, at_depth
@@ -107,9 +107,7 @@ def _measured(
         ("source", source.val), ("target", target.val), ("target_test", target.test))}  # fmt: skip
     return {
         **row(report),
-        "label_noise": report.label_noise,
-        "validation_error": report.validation_error,
-        "lipschitz_loss": report.evidence.lipschitz,
+        **remainders(report),
         **label_free(logits["source"], logits["target"], target.val.y, source.train.y, len(study.dataset.classes)),
         "disagreement_target": baselines.disagreement(
             predict(old, target.val, device=config.device), logits["target"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from trace.worlds import world
 
-from .cells import Member, ModelSpec, draw_source, draw_target, seeded
+from .cells import Member, ModelSpec
 from .execute import Context
 from .measure import Cell, measure
 from .pairs import columns
@@ -48,14 +48,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     else:
         raise ValueError(f"vary must be lr or severity, got {config.vary!r}")
     worlds = {severity: world(config.world, severity=severity) for severity, _ in points}
-    unshifted = next(iter(worlds.values()))
-    cell = Cell(
-        sources={seed: draw_source(unshifted, config.n, seed) for seed in seeds},
-        targets={
-            (severity, seed): draw_target(made, config.n, seed) for severity, made in worlds.items() for seed in seeds
-        },
-        test=unshifted.source(config.test_size, generator=seeded("test")),
-    )
+    cell = Cell.draw(worlds, seeds, sizes=(config.n, config.n), test_size=config.test_size)
     pairs = [Member(severity, decay, seed, lr) for severity, lr in points for seed in seeds]
     found = measure(config.model, cell, pairs, lambda epoch, losses: context.log(epoch, loss=float(losses.mean())))
     return {"columns": columns(found.rows), "remainders": found.remainders}

@@ -12,8 +12,9 @@ from trace import Sample
 from trace.features import FeatureMap
 from trace.shift import Shift
 from trace.training import Progress
+from trace.worlds import ShiftWorld
 
-from .cells import Member, ModelSpec, Split, feature_map, fit_sources, fit_updates
+from .cells import Member, ModelSpec, Split, draw_source, draw_target, feature_map, fit_sources, fit_updates, seeded
 from .pairs import (
     Losses,
     Row,
@@ -21,6 +22,7 @@ from .pairs import (
     anchor_losses,
     diagnose_pair,
     exact_w1,
+    remainders,
     row,
     shift_between,
     source_features,
@@ -41,6 +43,30 @@ class Cell:
     """Measure the exact W1 as well."""
     features: dict[object, SourceFeatures] = field(default_factory=dict)
     shifts: dict[object, tuple[Shift, float | None]] = field(default_factory=dict)
+
+    @classmethod
+    def draw(
+        cls,
+        worlds: dict[float, ShiftWorld],
+        seeds: Sequence[int],
+        *,
+        sizes: tuple[int, int],
+        test_size: int,
+        shared: bool = False,
+        exact: bool = False,
+    ) -> Cell:
+        """The samples of all severities and seeds; the source does not depend on the severity."""
+        any_world = next(iter(worlds.values()))
+        return cls(
+            sources={seed: draw_source(any_world, sizes[0], seed) for seed in seeds},
+            targets={
+                (severity, seed): draw_target(made, sizes[1], seed, shared=shared)
+                for severity, made in worlds.items()
+                for seed in seeds
+            },
+            test=any_world.source(test_size, generator=seeded("test")),
+            exact=exact,
+        )
 
     def shift(self, spec: ModelSpec, member: Member, h: FeatureMap) -> tuple[Shift, float | None, float]:
         """Distances between the features of a pair's samples: the `Shift`, the exact W1, the floor of the source."""
@@ -72,14 +98,14 @@ def measure(spec: ModelSpec, cell: Cell, pairs: Sequence[Member], progress: Prog
     models = {key: q.stack.member(i) for key, i in q.position.items()}
     losses = {key: anchor_losses(model, cell.test) for key, model in models.items()}
     old, new, rows = [], [], []
-    remainders: dict[str, float] = {}
+    sizes_alone: dict[str, float] = {}
     for i, member in enumerate(pairs):
         key = (member.weight_decay, member.seed)
         old.append(models[key])
         new.append(updates.member(i))
-        found, remainders = _pair(spec, cell, member, models[key], new[i], losses[key])
+        found, sizes_alone = _pair(spec, cell, member, models[key], new[i], losses[key])
         rows.append({**member._asdict(), **found})
-    return Measured(old, new, rows, remainders)
+    return Measured(old, new, rows, sizes_alone)
 
 
 def _pair(
@@ -92,5 +118,4 @@ def _pair(
     found = {**row(diagnostic), "floor": floor}
     if w1 is not None:
         found["wasserstein1"] = w1
-    return found, {"label_noise": diagnostic.label_noise, "validation_error": diagnostic.validation_error,
-                   "lipschitz_loss": diagnostic.evidence.lipschitz}  # fmt: skip
+    return found, remainders(diagnostic)

@@ -117,6 +117,15 @@ def row(diagnostic: Diagnostic) -> Row:
     }
 
 
+def remainders(diagnostic: Diagnostic) -> Row:
+    """What the bounds need besides a `row`: statistical terms of the sizes, and the loss's Lipschitz constant."""
+    return {
+        "label_noise": diagnostic.label_noise,
+        "validation_error": diagnostic.validation_error,
+        "lipschitz_loss": diagnostic.evidence.lipschitz,
+    }
+
+
 def columns(rows: Sequence[Row]) -> dict[str, list[float]]:
     """Rows of equal keys as one list per key, rounded to what a record keeps."""
     return {name: [significant(r[name]) for r in rows] for name in rows[0]}

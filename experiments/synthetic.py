@@ -14,7 +14,7 @@ from typing import Any
 
 from trace.worlds import ShiftWorld, world
 
-from .cells import ModelSpec, draw_source, draw_target, members, protocol, seeded
+from .cells import ModelSpec, members, protocol
 from .execute import Context
 from .measure import Cell, measure
 from .pairs import columns
@@ -54,16 +54,9 @@ class Config:
 def run(config: Config, context: Context) -> dict[str, Any]:
     seeds = [config.seed + seed for seed in config.seeds]
     worlds = {severity: _world(config, severity) for severity in config.severities}
-    unshifted = next(iter(worlds.values()))
-    cell = Cell(
-        sources={seed: draw_source(unshifted, config.n, seed) for seed in seeds},
-        targets={
-            (severity, seed): draw_target(worlds[severity], config.n_target, seed, shared=config.shared_draw)
-            for severity in config.severities
-            for seed in seeds
-        },
-        test=unshifted.source(config.test_size, generator=seeded("test")),
-        exact=config.details,
+    sizes = (config.n, config.n_target)
+    cell = Cell.draw(
+        worlds, seeds, sizes=sizes, test_size=config.test_size, shared=config.shared_draw, exact=config.details
     )
     return {spec.name: _measured(spec, cell, config, context) for spec in config.models}
 

@@ -20,7 +20,7 @@ from .backbone import Backbone, BackboneSpec, load_backbone
 from .batches import Rows
 from .cache import Layer, features
 from .finetune import TrainSpec, share, train
-from .images import Dataset, data_home, load_dataset
+from .images import Dataset, ImageSet, data_home, load_dataset
 from .models import Classifier, mean_length, new_classifier
 
 VALIDATION = 0.15
@@ -53,14 +53,6 @@ class VisionConfig:
     """Of Q's head."""
 
 
-class Parts(NamedTuple):
-    """Row numbers of a domain's training, validation and test samples in its splits."""
-
-    train: Tensor
-    val: Tensor
-    test: Tensor
-
-
 class Domain(NamedTuple):
     """A domain's samples on one layer."""
 
@@ -85,11 +77,15 @@ class Study:
     def rows(self, domain: str, split: str, layer: Layer = "penultimate") -> Rows:
         """All rows of a split: unit features, or maps."""
         images = self.dataset.images(domain, split)
+        x = self._features(images, layer)
+        return Rows(normalize(x) if layer == "penultimate" else x, torch.tensor(images.labels))
+
+    def _features(self, images: ImageSet, layer: Layer = "penultimate") -> Tensor:
+        """As the cache keeps them."""
         c = self.config
-        x = features(
+        return features(
             images, self.backbone, cache=data_home() / "features", device=c.device, workers=c.workers, layer=layer
         )
-        return Rows(normalize(x) if layer == "penultimate" else x, torch.tensor(images.labels))
 
     def domain(self, name: str, layer: Layer = "penultimate") -> Domain:
         """This seed's samples of a domain."""
@@ -106,11 +102,7 @@ class Study:
 
     def source_scale(self) -> float:
         """Mean length of the source's features, the scale of the classifier."""
-        c = self.config
-        images = self.dataset.images(c.source, "train")
-        return mean_length(
-            features(images, self.backbone, cache=data_home() / "features", device=c.device, workers=c.workers)
-        )
+        return mean_length(self._features(self.dataset.images(self.config.source, "train")))
 
     def source_model(self, source: Domain) -> Classifier:
         """Q: a linear head on the source's unit features."""
