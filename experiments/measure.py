@@ -10,21 +10,20 @@ from torch import nn
 
 from trace import Sample
 from trace.features import FeatureMap
-from trace.shift import Shift
 from trace.training import Progress
 from trace.worlds import ShiftWorld
 
 from .cells import Member, ModelSpec, Split, draw_source, draw_target, feature_map, fit_sources, fit_updates, seeded
 from .pairs import (
+    Distances,
     Losses,
     Row,
     SourceFeatures,
     anchor_losses,
     diagnose_pair,
-    exact_w1,
+    distances,
     remainders,
     row,
-    shift_between,
     source_features,
 )
 
@@ -40,9 +39,9 @@ class Cell:
     targets: dict[tuple[float, int], Split]
     test: Sample
     exact: bool = False
-    """Measure the exact W1 as well."""
+    """Measure the exact W1 as well, between inputs: in features it would cost a solve for every model."""
     features: dict[object, SourceFeatures] = field(default_factory=dict)
-    shifts: dict[object, tuple[Shift, float | None]] = field(default_factory=dict)
+    measured: dict[object, Distances] = field(default_factory=dict)
 
     @classmethod
     def draw(
@@ -68,17 +67,17 @@ class Cell:
             exact=exact,
         )
 
-    def shift(self, spec: ModelSpec, member: Member, h: FeatureMap) -> tuple[Shift, float | None, float]:
-        """Distances between the features of a pair's samples: the `Shift`, the exact W1, the floor of the source."""
-        space = () if spec.features == "identity" else (spec.name, member.weight_decay)
+    def distances(self, spec: ModelSpec, member: Member, h: FeatureMap) -> Distances:
+        """Between the features of a pair's samples."""
+        on_inputs = spec.features == "identity"
+        space = () if on_inputs else (spec.name, member.weight_decay)
         near, far = (space, member.seed), (space, member.seed, member.severity)
         if near not in self.features:
             self.features[near] = source_features(h, self.sources[member.seed], member.seed)
-        if far not in self.shifts:
+        if far not in self.measured:
             target = self.targets[member.severity, member.seed]
-            w1 = exact_w1(h, self.features[near], target) if self.exact else None
-            self.shifts[far] = (shift_between(h, self.features[near], target), w1)
-        return (*self.shifts[far], self.features[near].floor)
+            self.measured[far] = distances(h, self.features[near], target, exact=self.exact and on_inputs)
+        return self.measured[far]
 
 
 class Measured(NamedTuple):
@@ -112,10 +111,10 @@ def _pair(
     spec: ModelSpec, cell: Cell, member: Member, old: nn.Sequential, new: nn.Sequential, losses: Losses
 ) -> tuple[Row, dict[str, float]]:
     h = feature_map(spec, old)
-    shift, w1, floor = cell.shift(spec, member, h)
+    between = cell.distances(spec, member, h)
     source, target = cell.sources[member.seed], cell.targets[member.severity, member.seed]
-    diagnostic = diagnose_pair(old, new, source, target, shift, h, (losses, anchor_losses(new, cell.test)))
-    found = {**row(diagnostic), "floor": floor}
-    if w1 is not None:
-        found["wasserstein1"] = w1
+    diagnostic = diagnose_pair(old, new, source, target, between, h, (losses, anchor_losses(new, cell.test)))
+    found = {**row(diagnostic), "floor": between.floor}
+    if between.w1 is not None:
+        found["wasserstein1"] = between.w1
     return found, remainders(diagnostic)

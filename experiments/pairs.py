@@ -10,11 +10,13 @@ from torch import Tensor, nn
 
 from trace import Diagnostic, Sample, Settings
 from trace.diagnostic import assemble
+from trace.estimators.rkhs_norm import Spectrum, kernel_spectrum
 from trace.estimators.transport import SelfTransport, self_transport, sinkhorn_floor
 from trace.estimators.wasserstein import wasserstein1
 from trace.evidence import RiskChange, gather
 from trace.features import FeatureMap, extract
 from trace.losses import ClippedCrossEntropy, ZeroOne
+from trace.models import sigmoid_twin
 from trace.shift import Shift, measure_shift
 
 from .cells import Split, seeded
@@ -34,21 +36,33 @@ class Losses(NamedTuple):
     wrong: Tensor
 
 
+class Distances(NamedTuple):
+    """What the features of one source and one target sample have between them, shared by all models that see them."""
+
+    shift: Shift
+    spectrum: Spectrum
+    """Of the held-out target features."""
+    floor: float
+    """Sinkhorn divergence between halves of the source."""
+    w1: float | None
+    """The distance that the theorem needs; None where it was not asked for."""
+
+
 class SourceFeatures(NamedTuple):
-    """Source features with their self-transport, shared by all targets."""
+    """Source features with their self-transport and floor, shared by all targets."""
 
     u: Tensor
     self_transport: SelfTransport
     floor: float
-    """Sinkhorn divergence between halves of the source."""
 
 
 @torch.no_grad()
-def anchor_losses(model: nn.Module, test: Sample, *, chunk: int = 20_000) -> Losses:
+def anchor_losses(model: nn.Sequential, test: Sample, *, chunk: int = 20_000) -> Losses:
     """Losses and 0-1 errors on a large test sample, in chunks."""
     if test.y is None:
         raise ValueError("the anchor test sample must have labels: return Sample(x, y) from the world")
-    logits = torch.cat([model(x) for x in test.x.split(chunk)])
+    twin = sigmoid_twin(model)
+    logits = torch.cat([twin(x) for x in test.x.split(chunk)])
     return Losses(LOSS(logits, test.y).double(), ZeroOne()(logits, test.y).double())
 
 
@@ -60,13 +74,11 @@ def source_features(h: FeatureMap, source: Split, seed: int) -> SourceFeatures:
     return SourceFeatures(u, own, half.value)
 
 
-def shift_between(h: FeatureMap, source: SourceFeatures, target: Split) -> Shift:
-    return measure_shift(source.u, extract(h, target.train.x), SETTINGS, source_self=source.self_transport)
-
-
-def exact_w1(h: FeatureMap, source: SourceFeatures, target: Split) -> float:
-    """The distance that the theorem needs, where the samples are small enough to pay for it."""
-    return wasserstein1(source.u, extract(h, target.train.x)).value
+def distances(h: FeatureMap, source: SourceFeatures, target: Split, *, exact: bool) -> Distances:
+    u = extract(h, target.train.x)
+    shift = measure_shift(source.u, u, SETTINGS, source_self=source.self_transport)
+    spectrum = kernel_spectrum(extract(h, target.val.x), kernel=SETTINGS.kernel, bandwidth=shift.mmd.bandwidth)
+    return Distances(shift, spectrum, source.floor, wasserstein1(source.u, u).value if exact else None)
 
 
 def diagnose_pair(
@@ -74,14 +86,15 @@ def diagnose_pair(
     new: nn.Module,
     source: Split,
     target: Split,
-    shift: Shift,
+    between: Distances,
     h: FeatureMap,
     losses: tuple[Losses, Losses],
 ) -> Diagnostic:
     """The full diagnostic; the anchor losses of both models were computed before, Q's once for all its updates."""
     evidence = gather(
         old, new, source.train, target.train,
-        source_val=source.val, target_val=target.val, loss=LOSS, feature_map=h, shift=shift, settings=SETTINGS,
+        source_val=source.val, target_val=target.val, loss=LOSS, feature_map=h,
+        shift=between.shift, spectrum=between.spectrum, settings=SETTINGS,
     )  # fmt: skip
     change = losses[1].values - losses[0].values
     errors = float((losses[1].wrong - losses[0].wrong).mean())

@@ -43,7 +43,7 @@ class Config:
     shared_draw: bool = False
     """The target moves the very points that the source drew, as in the paper's table."""
     details: bool = False
-    """Also the exact W1 of every pair, and decision boundaries for the figure of the worlds."""
+    """Also the exact W1 where the inputs are the features, and decision boundaries for the figure of the worlds."""
     test_size: int = 100_000
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trace.models import Stack
+from trace.models import Stack, sigmoid_twin
 
 
 def seeded(seed):
@@ -54,3 +54,23 @@ def test_bad_shapes_and_activations():
         Stack.draw([2, 2], [seeded(0)], activation="gelu")
     with pytest.raises(ValueError, match="a stack needs"):
         Stack.draw([2], [seeded(0)])
+
+
+@pytest.mark.parametrize("sizes", [[3, 8, 2], [3, 8, 5, 2]])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_sigmoid_twin_computes_the_same(sizes, dtype):
+    model = Stack.draw(sizes, [seeded(0)], activation="tanh", dtype=dtype).member(0)
+    x = 5 * torch.randn(200, 3, generator=seeded(1), dtype=dtype)
+    twin = sigmoid_twin(model)
+    assert not any(isinstance(layer, torch.nn.Tanh) for layer in twin)
+    close = 1e-12 if dtype == torch.float64 else 2e-6
+    torch.testing.assert_close(twin(x), model(x), rtol=close, atol=close)
+
+
+def test_only_tanh_networks_have_a_twin():
+    for model in (
+        Stack.draw([3, 8, 2], [seeded(0)], activation="relu").member(0),
+        Stack.draw([3, 2], [seeded(0)], activation="tanh").member(0),
+        torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()),
+    ):
+        assert sigmoid_twin(model) is model

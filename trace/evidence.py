@@ -23,7 +23,7 @@ from .estimators.lipschitz import (
     rows_of,
 )
 from .estimators.output_distance import OutputDistance, output_distance
-from .estimators.rkhs_norm import RKHSNorm, rkhs_norm
+from .estimators.rkhs_norm import RKHSNorm, Spectrum, rkhs_norm
 from .features import FeatureMap, extract, identity
 from .losses import Loss, ZeroOne, check_within_bound
 from .sample import Sample, check_sample_pair
@@ -74,10 +74,14 @@ def gather(
     gradient_at: tuple[nn.Module, nn.Module] | None = None,
     anchor_test: Sample | None = None,
     shift: Shift | None = None,
+    spectrum: Spectrum | None = None,
     settings: Settings,
     generator: Generator | None = None,
 ) -> Evidence:
-    """Run both models where the diagnostic needs them. Arguments as in `trace.diagnostic.diagnose`."""
+    """Run both models where the diagnostic needs them. Arguments as in `trace.diagnostic.diagnose`.
+
+    ``spectrum`` is that of the held-out target features at the bandwidth of ``shift.mmd``, shared by all candidates.
+    """
     old, new = _Probe(model, "model", loss, settings), _Probe(new_model, "new_model", loss, settings)
     reasons: dict[str, str] = {}
     samples = {"source": source, "target": target, "source_val": source_val, "target_val": target_val,
@@ -103,7 +107,7 @@ def gather(
         sensitivity_source=old.sensitivity(anchor, old, at_old, reasons, "sensitivity_source"),
         sensitivity_target=new.sensitivity(held_out, old, at_new, reasons, "sensitivity_target"),
         shift=shift,
-        rkhs_norm=new.rkhs_norm(held_out, feature_map, shift.mmd.bandwidth, reasons),
+        rkhs_norm=new.rkhs_norm(held_out, feature_map, shift.mmd.bandwidth, spectrum, reasons),
         anchor=anchor_terms(old.outputs(anchor), new.outputs(anchor), loss, delta=settings.delta),
         risk_change=None if anchor_test is None else _risk_change(old, new, anchor_test),
         lipschitz=loss.lipschitz,
@@ -172,7 +176,12 @@ class _Probe:
         return found._replace(pseudo_labels=sample.y is None)
 
     def rkhs_norm(
-        self, sample: Sample, feature_map: FeatureMap, bandwidth: float, reasons: dict[str, str]
+        self,
+        sample: Sample,
+        feature_map: FeatureMap,
+        bandwidth: float,
+        spectrum: Spectrum | None,
+        reasons: dict[str, str],
     ) -> RKHSNorm | None:
         if sample.y is None:
             reasons["rkhs_norm"] = "needs labels on the target"
@@ -181,7 +190,7 @@ class _Probe:
         else:
             u = extract(feature_map, sample.x, batch_size=self.settings.batch_size)
             t = self.losses(sample, sample.y)
-            return rkhs_norm(u, t.to(u.dtype), kernel=self.settings.kernel, bandwidth=bandwidth)
+            return rkhs_norm(u, t.to(u.dtype), kernel=self.settings.kernel, bandwidth=bandwidth, spectrum=spectrum)
         return None
 
 

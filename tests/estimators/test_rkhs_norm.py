@@ -10,6 +10,7 @@ from sklearn.model_selection import GridSearchCV, LeaveOneOut
 
 from trace.estimators import rkhs_norm
 from trace.estimators.kernels import gram
+from trace.estimators.rkhs_norm import kernel_spectrum
 
 M, BANDWIDTH = 40, 0.8
 GRID = torch.logspace(-6, 1, 15, dtype=torch.float64)
@@ -105,3 +106,26 @@ def test_unknown_kernel(noisy):
     with pytest.raises(ValueError, match="kernel must be"):
         rkhs_norm(*noisy, kernel="linear")
     assert np.isfinite(rkhs_norm(*noisy).bandwidth)
+
+
+def test_one_spectrum_serves_many_losses(noisy):
+    u, t = noisy
+    shared = kernel_spectrum(u, bandwidth=BANDWIDTH)
+    for losses in (t, t.square(), -t):
+        alone = rkhs_norm(u, losses, bandwidth=BANDWIDTH)
+        assert rkhs_norm(u.clone(), losses, bandwidth=BANDWIDTH, spectrum=shared) == alone
+    thinned = kernel_spectrum(u, bandwidth=BANDWIDTH, max_samples=20)
+    assert rkhs_norm(u, t, spectrum=thinned) == rkhs_norm(u, t, bandwidth=BANDWIDTH, max_samples=20)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [({"bandwidth": 1.0}, "another kernel or bandwidth"), ({"kernel": "laplace"}, "another kernel or bandwidth")],
+)
+def test_a_spectrum_of_something_else_is_refused(noisy, change, match):
+    u, t = noisy
+    shared = kernel_spectrum(u, bandwidth=BANDWIDTH)
+    with pytest.raises(ValueError, match=match):
+        rkhs_norm(u, t, **{"bandwidth": BANDWIDTH, "spectrum": shared, **change})
+    with pytest.raises(ValueError, match="belongs to other features"):
+        rkhs_norm(u + 1, t, bandwidth=BANDWIDTH, spectrum=shared)

@@ -28,6 +28,35 @@ class RKHSNorm(NamedTuple):
     num_samples: int
 
 
+class Spectrum(NamedTuple):
+    """``K = V diag(s) V^T`` of a sample's kernel matrix, kept so that many losses on it pay for it once."""
+
+    features: Tensor
+    """What it was asked for, before thinning: reuse with other features is refused."""
+    chosen: Tensor
+    """Rows that entered, at even strides where there were too many."""
+    eigenvalues: Tensor
+    vectors: Tensor
+    kernel: KernelName
+    bandwidth: float
+
+
+@torch.no_grad()
+def kernel_spectrum(
+    features: Tensor, *, kernel: KernelName = "rbf", bandwidth: float | None = None, max_samples: int = 3000
+) -> Spectrum:
+    """The eigendecomposition behind `rkhs_norm`, in float64, of features ``[m, d]``; arguments as there."""
+    check_sample(features, "features", min_samples=3)
+    chosen = torch.arange(len(features))
+    if len(features) > max_samples:
+        chosen = even_strides(len(features), max_samples)
+    kept = features[chosen.to(features.device)]
+    s = resolve_bandwidth(kept, kept, kernel, bandwidth)
+    u, _ = centred(kept.double(), kept.double())
+    eigenvalues, V = torch.linalg.eigh(gram(u, u, kernel=kernel, bandwidth=s))
+    return Spectrum(features, chosen, eigenvalues.clamp(min=0), V, kernel, s)
+
+
 @torch.no_grad()
 def rkhs_norm(
     features: Tensor,
@@ -37,6 +66,7 @@ def rkhs_norm(
     bandwidth: float | None = None,
     ridges: Tensor | None = None,
     max_samples: int = 3000,
+    spectrum: Spectrum | None = None,
 ) -> RKHSNorm:
     """``sqrt(alpha^T K alpha)`` with ``alpha = (K + m lambda I)^-1 t`` (``app:mmd_details``).
 
@@ -49,6 +79,11 @@ def rkhs_norm(
         bandwidth: of the kernel; the median heuristic if absent.
         ridges: candidate lambdas, increasing; 49 from 1e-10 to 1e2 if absent.
         max_samples: of more pairs, this many at even strides are used; the decomposition costs ``m^3``.
+        spectrum: `kernel_spectrum` of the same features, where several models' losses share them; it brings its own
+            ``max_samples``.
+
+    Raises:
+        ValueError: for invalid features, losses or ridges, or a spectrum of another sample, kernel or bandwidth.
 
     Warns:
         RuntimeWarning: when the chosen lambda is on the edge of the grid.
@@ -58,21 +93,16 @@ def rkhs_norm(
     >>> round(rkhs_norm(u, t, bandwidth=1.0).value, 2)
     1.37
     """
-    check_sample(features, "features", min_samples=3)
     check_vector(losses, "losses", length=len(features))
-    if len(features) > max_samples:
-        chosen = even_strides(len(features), max_samples).to(features.device)
-        features, losses = features[chosen], losses[chosen]
-    s = resolve_bandwidth(features, features, kernel, bandwidth)
-    u, _ = centred(features.double(), features.double())
-    t = losses.double()
-    grid = (
-        torch.logspace(-10, 2, 49, dtype=torch.float64, device=u.device) if ridges is None else _check_grid(ridges, u)
-    )
-    eigenvalues, V = torch.linalg.eigh(gram(u, u, kernel=kernel, bandwidth=s))
-    eigenvalues = eigenvalues.clamp(min=0)
+    if spectrum is None:
+        spectrum = kernel_spectrum(features, kernel=kernel, bandwidth=bandwidth, max_samples=max_samples)
+    else:
+        _check_reuse(spectrum, features, kernel, bandwidth)
+    eigenvalues, V = spectrum.eigenvalues, spectrum.vectors
+    t = losses[spectrum.chosen.to(losses.device)].double()
+    grid = torch.logspace(-10, 2, 49, dtype=V.dtype, device=V.device) if ridges is None else _check_grid(ridges, V)
     c = V.T @ t
-    m_ridge = len(u) * grid
+    m_ridge = len(t) * grid
     r = m_ridge / (eigenvalues[:, None] + m_ridge)
     loo = (V @ (r * c[:, None])) / (V.square() @ r)
     cv_errors = loo.square().mean(dim=0)
@@ -86,11 +116,20 @@ def rkhs_norm(
             stacklevel=3,
         )
     squared = float((eigenvalues * (c / (eigenvalues + m_ridge[best])).square()).sum())
-    return RKHSNorm(math.sqrt(squared), float(grid[best]), at_edge, float(cv_errors[best]), kernel, s, len(u))
+    return RKHSNorm(
+        math.sqrt(squared), float(grid[best]), at_edge, float(cv_errors[best]), kernel, spectrum.bandwidth, len(t)
+    )
 
 
-def _check_grid(ridges: Tensor, u: Tensor) -> Tensor:
-    grid = check_vector(ridges, "ridges").to(u)
+def _check_reuse(spectrum: Spectrum, features: Tensor, kernel: KernelName, bandwidth: float | None) -> None:
+    if spectrum.kernel != kernel or (bandwidth is not None and spectrum.bandwidth != bandwidth):
+        raise ValueError("spectrum was made with another kernel or bandwidth: call kernel_spectrum with these")
+    if spectrum.features is not features and not torch.equal(spectrum.features, features):
+        raise ValueError("spectrum belongs to other features: call kernel_spectrum on these")
+
+
+def _check_grid(ridges: Tensor, like: Tensor) -> Tensor:
+    grid = check_vector(ridges, "ridges").to(like)
     if bool((grid <= 0).any()) or bool((grid.diff() <= 0).any()):
         raise ValueError("ridges must be positive and increasing: sort them and drop duplicates")
     return grid
