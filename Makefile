@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: help setup test lint results benchmark clean
+.PHONY: help setup test lint reproduce tables benchmark clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,11 +25,10 @@ lint: setup  ## ruff and mypy
 test: lint  ## set-up, lint, then the whole suite on all cores (about 12 minutes)
 	$(BIN)/pytest -n auto --dist loadfile
 
-results: setup  ## the controlled experiments, then tables, figures and ledger (about 15 minutes on two cores)
-	$(BIN)/python -m experiments run synthetic --launcher local
-	$(BIN)/python -m experiments run isolation --launcher local
-	$(BIN)/python -m experiments run ridge --launcher local
-	$(BIN)/python -m experiments collect
+reproduce: setup  ## every experiment at CPU scale, then tables, figures, ledger and a comparison (about 45 minutes)
+	$(BIN)/python -m experiments reproduce
+
+tables: setup  ## everything printed, from the committed records alone (a minute)
 	$(BIN)/python -m experiments tables
 	$(BIN)/python -m experiments figures
 	$(BIN)/python -m experiments claims

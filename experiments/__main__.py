@@ -17,10 +17,12 @@ MODULES = {"run": "launch", "list": "catalogue"}
 """Commands that are not named like their module."""
 
 COMMANDS = {
+    "reproduce": "everything at CPU scale, then a comparison with the committed records (40 minutes)",
     "list": "the experiments and their configs",
     "data": "fetch or check a data set: emoji, domainnet",
     "run": "compute what is missing of an experiment's grid",
     "status": "runs done, running, failed, missing",
+    "compare": "finished runs beside the committed records, number by number (seconds)",
     "collect": "finished runs into results/records (seconds)",
     "sync": "upload W&B runs that were written offline",
     "publish": "tables and figures as a W&B artifact",

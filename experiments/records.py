@@ -30,9 +30,9 @@ Maker = TypeVar("Maker")
 @functools.cache
 def provenance() -> Record:
     """Commit, whether the tree differs from it, package versions, and the machine's kind; looked up once a process."""
-    changes = _git("status", "--porcelain", "--untracked-files=no", "--", "trace", "experiments")
+    changes = git("status", "--porcelain", "--untracked-files=no", "--", "trace", "experiments")
     return {
-        "git_commit": _git("rev-parse", "HEAD"),
+        "git_commit": git("rev-parse", "HEAD"),
         "git_dirty": None if changes is None else bool(changes),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
@@ -89,12 +89,17 @@ def read_records(path: Path) -> list[Record]:
     """All records of a JSON-lines file."""
     if not path.exists():
         raise MissingFileError(f"{path} does not exist: run the experiment that writes it first")
+    return parse_records(path.read_text(encoding="utf-8"), str(path))
+
+
+def parse_records(text: str, name: str) -> list[Record]:
+    """The records of JSON lines; ``name`` stands in the error about a line that is none."""
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         try:
             records.append(json.loads(line))
         except json.JSONDecodeError as error:
-            raise UserError(f"{path}, line {number}, is not a record ({error}): restore the file from git") from error
+            raise UserError(f"{name}, line {number}, is not a record ({error}): restore the file from git") from error
     return records
 
 
@@ -144,7 +149,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _git(*arguments: str) -> str | None:
+def git(*arguments: str) -> str | None:
     """What git prints; None where it is missing or refuses."""
     try:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -36,6 +36,14 @@ def write(table: Table, label: str, folder: Path) -> None:
         write_atomically(folder / f"{label}.{suffix}", text.rstrip() + "\n")
 
 
+def to_text(table: Table) -> str:
+    """Aligned columns for a terminal."""
+    lines = [table.header, *table.rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    rows = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return "\n".join([table.caption, "", *rows])
+
+
 def to_markdown(table: Table) -> str:
     lines = [table.header, ["---"] * len(table.header), *table.rows]
     body = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
