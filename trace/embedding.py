@@ -26,7 +26,7 @@ class Embedding(NamedTuple):
 
 @torch.no_grad()
 def embedding(
-    source: Tensor, target: Tensor, *, generator: Generator, max_points: int = 400, max_rows: int = 1024
+    source: Tensor, target: Tensor, *, generator: Generator, max_points: int = 400, max_rows: int = 512
 ) -> Embedding:
     """Principal components of features ``source [n, k]`` and ``target [m, k]``, fitted on both together.
 

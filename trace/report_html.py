@@ -181,5 +181,8 @@ def _setting(value: object) -> str:
 
 
 def _versions() -> dict[str, str]:
-    installed = metadata.version("trace-shift") if __name__.startswith("trace_shift") else "from its source tree"
-    return {"trace": installed, "python": platform.python_version(), "torch": torch.__version__}
+    try:
+        own = metadata.version("trace-shift") if __name__.startswith("trace_shift") else "from its source tree"
+    except metadata.PackageNotFoundError:
+        own = "not installed as a package"
+    return {"trace": own, "python": platform.python_version(), "torch": torch.__version__}

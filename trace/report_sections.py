@@ -27,7 +27,7 @@ _FORM_WORDS: dict[Form, str] = {
     "hybrid": "transport distance for the old and MMD for the new model (hybrid)",
 }
 
-_BESIDE = "Beside it, either model's class and the probability it gives it."
+_BESIDE = "Beside it, either model's class with its probability."
 
 
 def figure(svg: str, caption: str) -> str:

@@ -107,12 +107,11 @@ table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nu
 caption{text-align:left;padding:0 0 6px;caption-side:top}
 th,td{text-align:left;vertical-align:top;padding:5px 14px 5px 0;border-bottom:1px solid var(--line);max-width:34ch}
 thead th{border-bottom:2px solid var(--soft);white-space:nowrap}
-tbody th{font-weight:500}
-.long{min-width:26ch}
+tbody th{font-weight:500;min-width:14ch;overflow-wrap:anywhere}
+.long{min-width:26ch;overflow-wrap:anywhere}
 .number{text-align:right;white-space:nowrap}
 .examples td,.examples th{vertical-align:middle}
 .examples img{display:block;width:56px;height:56px;object-fit:contain}
-.examples tbody th{overflow-wrap:anywhere;min-width:12ch}
 .examples .differs{font-weight:600}
 .readings li{margin:0 0 14px}
 .readings p{margin:2px 0}
@@ -138,7 +137,7 @@ svg,.verdict svg{max-width:88mm}
 th,td{max-width:none;padding:3pt 7pt 3pt 0}
 thead th{white-space:normal}
 thead{display:table-header-group}
-tbody th{overflow-wrap:anywhere;min-width:9ch}
+tbody th{min-width:9ch}
 .long{min-width:18ch}
 table,tr,li,figure,.verdict,.keep{break-inside:avoid}
 .page-break{break-before:page}

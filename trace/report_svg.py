@@ -152,7 +152,7 @@ def intervals(rows: Sequence[Range], title: str) -> str:
     scale = Scale(*span, _LEFT, _RIGHT)
     parts, y = [], 0
     for row in rows:
-        parts += [text(_LEFT, y + 13, row.label, class_="strong")] if row.label else []
+        parts += [text(_LEFT, y + 13, _short(row.label), class_="strong")] if row.label else []
         y += 18 if row.label else 0
         parts += _range(row, scale, y)
         y += 52
@@ -186,6 +186,12 @@ def _range(row: Range, scale: Scale, y: float) -> list[str]:
         if _RIGHT - edge > 3.6 * len(words) + 60:
             parts.append(text(_RIGHT, y + 11, "reject", "end", "soft"))
     return parts
+
+
+def _short(label: str, most: int = 48) -> str:
+    """The label with its middle left out where the picture has no room for it."""
+    half = (most - 1) // 2
+    return label if len(label) <= most else f"{label[:half]}\u2026{label[-half:]}"
 
 
 def _class(name: str) -> dict[str, str]:
