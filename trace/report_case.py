@@ -92,17 +92,11 @@ def report_case(
     Raises:
         ValueError: where features, outputs, names or classes do not fit the samples.
     """
-    for kind, sample, h, pair, called in (
-        ("source", source, source_features, source_logits, names[0]),
-        ("target", target, target_features, target_logits, names[1]),
-    ):
-        _check_rows(kind, sample, h, pair, called)
+    _check_rows("source", source, source_features, source_logits, names[0])
+    _check_rows("target", target, target_features, target_logits, names[1])
     check_samples(source_features, target_features, "source_features", "target_features")
     outputs = source_logits[0].shape[1]
-    if classes and len(classes) != outputs:
-        raise ValueError(f"classes has {len(classes)} names for {outputs} outputs: pass one name per class")
-    if num_examples < 0:
-        raise ValueError(f"num_examples must be 0 or more, got {num_examples}")
+    _check_options(classes, outputs, num_examples)
     features = (source_features, target_features)
     classifies = outputs > 1 and not math.isnan(diagnostic.evidence.anchor.disagreement.value)
     far = apart = Ranking((), (), math.nan)
@@ -114,9 +108,15 @@ def report_case(
     drawn = _image_range(source.x, target.x) if num_examples else None
     on_source = _Rows("source", source, names[0], source_logits if classifies else None, classes, drawn)
     on_target = _Rows("target", target, names[1], target_logits if classifies else None, classes, drawn)
-    points = embedding(*features, generator=generator)
-    shifted, disagreeing = on_target.examples(far), on_source.examples(apart)
-    return ReportCase(anchor, diagnostic, points, shifted, disagreeing, far.typical, apart.typical)
+    points, shifted = embedding(*features, generator=generator), on_target.examples(far)
+    return ReportCase(anchor, diagnostic, points, shifted, on_source.examples(apart), far.typical, apart.typical)
+
+
+def _check_options(classes: Sequence[str], outputs: int, num_examples: int) -> None:
+    if classes and len(classes) != outputs:
+        raise ValueError(f"classes has {len(classes)} names for {outputs} outputs: pass one name per class")
+    if num_examples < 0:
+        raise ValueError(f"num_examples must be 0 or more, got {num_examples}")
 
 
 def _check_rows(kind: str, sample: Sample, h: Tensor, logits: tuple[Tensor, Tensor], names: Sequence[str]) -> None:
