@@ -18,15 +18,19 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # Every module may import the ones before it. Modules on one line do not import each other.
 LAYERS = [
-    {"checks"},
-    {"losses", "sample", "models"},
+    {"checks", "report_markup", "report_style"},
+    {"losses", "sample", "models", "thumbnail"},
     {"estimators", "training", "worlds"},
-    {"features", "matching", "settings"},
+    {"features", "matching", "settings", "embedding", "examples"},
     {"shift"},
     {"evidence"},
     {"diagnostic"},
     {"scores", "baselines", "metrics", "selection"},
-    {"bootstrap", "report"},
+    {"bootstrap", "gate", "report"},
+    {"report_case", "report_svg"},
+    {"report_scatter", "report_terms"},
+    {"report_sections"},
+    {"report_html"},
 ]
 
 

@@ -6,7 +6,8 @@ import math
 
 from .diagnostic import FORMS, Diagnostic
 
-_MEANING = {
+MEANING = {
+    # term: its name, what makes it large and what lowers it
     "gap_source": ("source generalisation gap", "overfitting of the old model: more anchor data or regularisation"),
     "gap_target": ("target generalisation gap", "overfitting of the new model: more target data or regularisation"),
     "model_change": ("model change", "the update moved the outputs: lower learning rate, fewer epochs, distillation"),
@@ -16,8 +17,8 @@ _MEANING = {
 
 def to_text(d: Diagnostic) -> str:
     """The attribution as aligned text for a terminal."""
-    lines = ["TRACE diagnostic", _headline(d), "", *_aligned(_term_rows(d)), "", *_aligned(_bound_rows(d)), ""]
-    lines += ["on the anchor's own inputs:", *_aligned(_anchor_rows(d))]
+    lines = ["TRACE diagnostic", headline(d), "", *_aligned(term_rows(d)), "", *_aligned(bound_rows(d)), ""]
+    lines += ["on the anchor's own inputs:", *_aligned(anchor_rows(d))]
     if d.reasons:
         lines += [
             "",
@@ -29,8 +30,8 @@ def to_text(d: Diagnostic) -> str:
 
 def to_markdown(d: Diagnostic) -> str:
     """The attribution as Markdown tables, e.g. for a pull request."""
-    parts = ["## TRACE diagnostic", _headline(d), _table(_term_rows(d)), _table(_bound_rows(d))]
-    parts += ["On the anchor's own inputs:", _table(_anchor_rows(d))]
+    parts = ["## TRACE diagnostic", headline(d), _table(term_rows(d)), _table(bound_rows(d))]
+    parts += ["On the anchor's own inputs:", _table(anchor_rows(d))]
     if d.reasons:
         parts.append(
             "Not available, or to be read with care:\n\n"
@@ -39,37 +40,41 @@ def to_markdown(d: Diagnostic) -> str:
     return "\n\n".join([*parts, _footer(d)])
 
 
-def _headline(d: Diagnostic) -> str:
+def headline(d: Diagnostic) -> str:
+    """One or two sentences: the true change if known, the largest term and what lowers it."""
     terms = {name: value for name, value in d.core_terms().items() if not math.isnan(value)}
     if not terms:
         return "No term of the bound could be computed."
     largest = max(terms, key=lambda name: terms[name])
-    name, remedy = _MEANING[largest]
-    change = "" if math.isnan(d.risk_change) else f"True change on the anchor: {_number(d.risk_change, sign=True)}. "
-    return f"{change}Largest term: {name} ({_number(terms[largest])}); {remedy}."
+    name, remedy = MEANING[largest]
+    change = "" if math.isnan(d.risk_change) else f"True change on the anchor: {number(d.risk_change, sign=True)}. "
+    return f"{change}Largest term: {name} ({number(terms[largest])}); {remedy}."
 
 
-def _term_rows(d: Diagnostic) -> list[list[str]]:
+def term_rows(d: Diagnostic) -> list[list[str]]:
+    """Every core term and remainder in every form, under a header."""
     rows = [["term", *(f"{form}" for form in FORMS), "share (ot)"]]
     shares = d.attribution()
     for key in d.core_terms():
-        values = [_number(d.core_terms(form)[key]) for form in FORMS]
-        rows.append([_MEANING[key][0], *values, "n/a" if math.isnan(shares[key]) else f"{shares[key]:.0%}"])
+        values = [number(d.core_terms(form)[key]) for form in FORMS]
+        rows.append([MEANING[key][0], *values, percent(shares[key])])
     for key in d.remainders():
-        rows.append([key.replace("_", " "), *(_number(d.remainders(form)[key]) for form in FORMS), ""])
+        rows.append([key.replace("_", " "), *(number(d.remainders(form)[key]) for form in FORMS), ""])
     return rows
 
 
-def _bound_rows(d: Diagnostic) -> list[list[str]]:
+def bound_rows(d: Diagnostic) -> list[list[str]]:
+    """Core and full bound and the tightness in every form, under a header."""
     return [
         ["bound", *FORMS],
-        ["core", *(_number(d.bound_core(form)) for form in FORMS)],
-        ["full", *(_number(d.bound_full(form)) for form in FORMS)],
-        ["core / |change|", *(_number(d.tightness(form)) for form in FORMS)],
+        ["core", *(number(d.bound_core(form)) for form in FORMS)],
+        ["full", *(number(d.bound_full(form)) for form in FORMS)],
+        ["core / |change|", *(number(d.tightness(form)) for form in FORMS)],
     ]
 
 
-def _anchor_rows(d: Diagnostic) -> list[list[str]]:
+def anchor_rows(d: Diagnostic) -> list[list[str]]:
+    """The label-free terms on the anchor's own inputs with both intervals, under a header."""
     rows = [["term", "value", "Hoeffding", "Bernstein"]]
     anchor = d.evidence.anchor
     for name, term in (
@@ -78,30 +83,30 @@ def _anchor_rows(d: Diagnostic) -> list[list[str]]:
         ("disagreement: |error change| at most", anchor.disagreement),
         ("plug-in estimate of the change", anchor.plug_in),
     ):
-        intervals = [f"[{_number(i.lower)}, {_number(i.upper)}]" for i in (term.hoeffding, term.bernstein)]
-        rows.append([name, _number(term.value), *(intervals if not term.reason else [term.reason, ""])])
+        intervals = [f"[{number(i.lower)}, {number(i.upper)}]" for i in (term.hoeffding, term.bernstein)]
+        rows.append([name, number(term.value), *(intervals if not term.reason else [term.reason, ""])])
     return rows
 
 
 def _footer(d: Diagnostic) -> str:
     e, shift = d.evidence, d.evidence.shift
-    notes = [f"{d.settings.distance} {_number(shift.transport.value)} ({shift.transport.cost.replace('_', ' ')} cost)"]
+    notes = [f"{d.settings.distance} {number(shift.transport.value)} ({shift.transport.cost.replace('_', ' ')} cost)"]
     if not shift.transport.converged:
-        notes[0] += f", not converged: too small by up to {_number(shift.transport.value_error)}"
+        notes[0] += f", not converged: too small by up to {number(shift.transport.value_error)}"
     if shift.floor is not None:
-        notes.append(f"without any shift it would be about {_number(shift.floor.value)}")
-    notes.append(f"MMD {_number(shift.mmd.value)}" + (" (negative square, set to 0)" if shift.mmd.negative else ""))
+        notes.append(f"without any shift it would be about {number(shift.floor.value)}")
+    notes.append(f"MMD {number(shift.mmd.value)}" + (" (negative square, set to 0)" if shift.mmd.negative else ""))
     notes += [
         f"{name} sensitivity from pseudo-labels"
         for name, estimate in (("source", e.sensitivity_source), ("target", e.sensitivity_target))
         if estimate is not None and estimate.pseudo_labels
     ]
     notes.append("sizes: " + ", ".join(f"{name} {size}" for name, size in e.sizes.items()))
-    return "; ".join(notes) + "." + _promise(d)
+    return f"{'; '.join(notes)}. {promise(d)}".rstrip()
 
 
-def _promise(d: Diagnostic) -> str:
-    """What the full bound would guarantee, and under which conditions."""
+def promise(d: Diagnostic) -> str:
+    """What the full bound would guarantee, and under which conditions; empty without a full bound."""
     if math.isnan(d.bound_full()):
         return ""
     shares = ", ".join(f"{name.replace('_', ' ')} {share:g}" for name, share in d.budget._asdict().items())
@@ -109,15 +114,20 @@ def _promise(d: Diagnostic) -> str:
     if d.settings.distance == "sinkhorn":
         conditions += ", the Sinkhorn divergence is at least W1"
     return (
-        f" The full bound (ot, hybrid) fails with probability at most {d.budget.total:g} ({shares}) provided that "
+        f"The full bound (ot, hybrid) fails with probability at most {d.budget.total:g} ({shares}) provided that "
         f"{conditions}, and the samples are independent of the models."
     )
 
 
-def _number(value: float, *, sign: bool = False) -> str:
+def number(value: float, *, sign: bool = False) -> str:
+    """Four significant digits; NaN is "n/a"."""
     if math.isnan(value):
         return "n/a"
     return f"{value:{'+' if sign else ''}.4g}"
+
+
+def percent(share: float) -> str:
+    return "n/a" if math.isnan(share) else f"{share:.0%}"
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
