@@ -182,3 +182,9 @@ def test_citation_names_the_authors():
     assert citation["preferred-citation"]["title"] == citation["title"]
     assert [a["family-names"] for a in citation["authors"]] == ["Anjidani", "Tehrani", "Mojahedian", "Yassaee"]
     assert citation["version"] == PYPROJECT["project"]["version"]
+
+
+def test_a_command_starts_without_what_it_may_not_need():
+    """POT takes as long to import as torch."""
+    code = "import sys, trace.diagnostic; print(sorted({'ot', 'geomloss', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip() == "[]"
