@@ -28,7 +28,7 @@ LAYERS = [
     {"scores", "baselines", "metrics", "selection", "score_parts"},
     {"bootstrap", "report", "score_interval"},
     {"gate"},
-    {"conformal", "verdict_text"},
+    {"conformal", "verdict_text", "report_html"},
     {"tool"},
 ]
 
