@@ -48,7 +48,7 @@ def _rows(v: Verdict) -> list[list[str]]:
     rows = [["anchor", "decision", v.anchors[0].score, "interval", "limit", "samples", "needed"]]
     for a in v.anchors:
         interval = f"[{shown(a.lower, a.score)}, {shown(a.upper, a.score)}]"
-        samples, needed = f"{a.size} {a.sample}", "" if a.needed is None else f"about {a.needed}"
+        samples, needed = f"{a.size} {a.sample}", "" if a.needed is None else str(a.needed)
         rows.append(
             [a.anchor, a.decision, shown(a.value, a.score), interval, shown(a.threshold, a.score), samples, needed]
         )

@@ -43,7 +43,11 @@ def diagnostics():
 @pytest.fixture
 def here(tmp_path, monkeypatch, diagnostics):
     monkeypatch.chdir(tmp_path)
-    record = {"format": "trace-diagnostic/1", "anchors": {name: d.as_dict() for name, d in diagnostics.items()}}
+    record = {
+        "format": "trace-diagnostic/1",
+        "anchors": {name: d.as_dict() for name, d in diagnostics.items()},
+        "notes": {"calm": ["every tenth row is held out"], "rough": ["every tenth row is held out"]},
+    }
     (tmp_path / "out.json").write_text(strict_json(record))
     return tmp_path
 
@@ -66,7 +70,8 @@ def calibrate(line):
 def test_the_exit_code_is_the_verdict(here, capsys, diagnostics, threshold, code):
     (here / "policy.yaml").write_text(f"threshold: {threshold}\n")
     assert gate("--policy policy.yaml --diagnostic out.json") == code
-    assert capsys.readouterr().out == to_text(decide(diagnostics, Policy(threshold))) + "\n"
+    expected = to_text(decide(diagnostics, Policy(threshold)))
+    assert capsys.readouterr().out == expected + "\nEvery tenth row is held out.\n"
 
 
 @pytest.mark.filterwarnings("error")
@@ -89,7 +94,7 @@ def test_files_are_written_beside_the_text(here, capsys, diagnostics):
     (here / "policy.yaml").write_text("threshold: 0.03\nanchors: [rough]\n")
     assert gate("--policy policy.yaml --diagnostic out.json --json v.json --markdown v.md") == 1
     verdict = decide(diagnostics, Policy(0.03))
-    assert (here / "v.md").read_text() == to_markdown(verdict) + "\n"
+    assert (here / "v.md").read_text() == to_markdown(verdict) + "\n- Every tenth row is held out.\n"
     assert json.loads((here / "v.json").read_text())["worst"] == "rough"
     assert capsys.readouterr().out.startswith("REJECT the update: on anchor rough, the worst of 2, the share")
 

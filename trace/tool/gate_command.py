@@ -13,7 +13,7 @@ the update is accepted, 1 if it is rejected, 2 if the samples do not decide, 3 a
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +61,10 @@ def main(arguments: argparse.Namespace) -> int:
     loaded = load_policy(arguments.policy)
     found = [] if arguments.diagnostic else _cases(arguments)
     diagnostics: Mapping[str, Diagnostic | Mapping[str, Any]] = {case.anchor: case.diagnostic for case in found}
+    notes: Mapping[str, Sequence[str]] = {case.anchor: case.notes for case in found}
     if arguments.diagnostic:
-        diagnostics = _read_diagnostics(arguments)
-    verdict = decide(diagnostics, loaded.policy)
+        diagnostics, notes = _read_diagnostics(arguments)
+    verdict = _with_notes(decide(diagnostics, loaded.policy), notes)
     if arguments.json:
         write(arguments.json, strict_json({"format": FORMAT, **as_dict(verdict)}))
     if arguments.markdown:
@@ -75,15 +76,23 @@ def main(arguments: argparse.Namespace) -> int:
     return EXIT_CODES[verdict.decision]
 
 
-def _read_diagnostics(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def _with_notes(verdict: Verdict, notes: Mapping[str, Sequence[str]]) -> Verdict:
+    """The verdict with what was noticed while the diagnostics were made, such as which rows were held out."""
+    anchors = tuple(a._replace(notes=(*a.notes, *notes.get(a.anchor, ()))) for a in verdict.anchors)
+    return verdict._replace(anchors=anchors)
+
+
+def _read_diagnostics(arguments: argparse.Namespace) -> tuple[dict[str, dict[str, Any]], dict[str, list[str]]]:
+    """The records by anchor, and their notes."""
     both = [f"--{name}" for name in ("source", "target", "model") if getattr(arguments, name, None)]
     if both:
         raise ToolError(f"--diagnostic and {both[0]} exclude each other: give the diagnostic, or models and samples")
     path = Path(arguments.diagnostic)
-    anchors = read_json(path, "trace-diagnostic/1", "diagnose --json").get("anchors")
+    record = read_json(path, "trace-diagnostic/1", "diagnose --json")
+    anchors = record.get("anchors")
     if not isinstance(anchors, dict) or not all(isinstance(record, dict) for record in anchors.values()):
         raise ToolError(f"{path} holds no anchors: make it again with diagnose --json")
-    return anchors
+    return anchors, record.get("notes", {})
 
 
 def _cases(arguments: argparse.Namespace) -> list[Case]:

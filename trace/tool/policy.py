@@ -5,7 +5,7 @@
     max_harmful_accepted: 0.1       # calibrate it on past updates, so that a harmful one passes this seldom,
     past: past.csv                  #   with name, score and risk_change of each (CSV or JSON lines),
     harm_above: 0.02                #   where a rise of the anchor's risk beyond this is harm,
-    guarantee: conditional          #   in this sense (conditional, joint or pac; see trace/conformal.py)
+    guarantee: conditional          #   in this sense (conditional, joint, or pac with a delta; see trace/conformal.py)
     calibration: calibration.json   # or take it from a file of `calibrate --out`
     confidence: 0.95                # of all intervals together
     min_source: 100                 # fewer samples decide nothing
