@@ -59,7 +59,8 @@ def _footer(v: Verdict) -> list[str]:
     lines = [f"{a.anchor}: {a.reason}." for a in v.anchors if a.decision != "accept" and a.anchor != v.worst]
     if len(v.anchors) > 1:
         lines.append(f"All intervals hold together with {100 * v.confidence:g}% confidence.")
-    lines += [note[0].upper() + note[1:] + "." for note in dict.fromkeys(n for a in v.anchors for n in a.notes)]
+    notes = dict.fromkeys(note for a in v.anchors for note in a.notes)
+    lines += [note[:1].upper() + note[1:] + ("" if note.endswith(".") else ".") for note in notes]
     if v.promise:
         lines.append(v.promise)
     return lines
