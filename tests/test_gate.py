@@ -136,7 +136,7 @@ def test_a_quantile_without_upper_end_says_how_many_it_needs(diagnostic):
 def test_what_could_not_be_computed_is_inconclusive(diagnostic):
     (found,) = decide({"a": diagnostic}, Policy(1.0, "trace_mmd")).anchors
     assert (found.decision, found.needed) == ("inconclusive", None)
-    assert found.reason == "the gate score TRACE-MMD is not available (rkhs_norm: needs labels on the target)"
+    assert found.reason == "The gate score TRACE-MMD is not available (rkhs_norm: needs labels on the target)."
 
 
 @pytest.mark.parametrize(

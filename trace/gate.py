@@ -145,7 +145,7 @@ def _judged(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
         why += f"; {about} {needed} {sample} samples would decide, there are {size}" if needed else ""
     return AnchorVerdict(
         anchor, decision, policy.score, found.value, found.lower, found.upper, t, needed,
-        f"the {SCORES[policy.score].meaning} is {why}", sample, size, found.notes,
+        f"The {SCORES[policy.score].meaning} is {why}.", sample, size, found.notes,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ def headline(v: Verdict) -> str:
     """One sentence for whoever releases the update."""
     worst = next(a for a in v.anchors if a.anchor == v.worst)
     where = "" if len(v.anchors) == 1 else f"on anchor {v.worst}, the worst of {len(v.anchors)}, "
-    return f"{_WORDS[v.decision]}: {where}{worst.reason}."
+    return f"{_WORDS[v.decision]}: {where}{_continued(worst.reason)}"
 
 
 def to_text(v: Verdict) -> str:
@@ -44,6 +44,10 @@ def as_dict(v: Verdict) -> dict[str, Any]:
     return {**v._asdict(), "headline": headline(v), "anchors": {a.anchor: a._asdict() for a in v.anchors}}
 
 
+def _continued(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
 def _rows(v: Verdict) -> list[list[str]]:
     rows = [["anchor", "decision", v.anchors[0].score, "interval", "limit", "samples", "needed"]]
     for a in v.anchors:
@@ -56,7 +60,7 @@ def _rows(v: Verdict) -> list[list[str]]:
 
 
 def _footer(v: Verdict) -> list[str]:
-    lines = [f"{a.anchor}: {a.reason}." for a in v.anchors if a.decision != "accept" and a.anchor != v.worst]
+    lines = [f"{a.anchor}: {_continued(a.reason)}" for a in v.anchors if a.decision != "accept" and a.anchor != v.worst]
     if len(v.anchors) > 1:
         lines.append(f"All intervals hold together with {100 * v.confidence:g}% confidence.")
     notes = dict.fromkeys(note for a in v.anchors for note in a.notes)
