@@ -125,7 +125,8 @@ class Diagnostic:
             estimate = getattr(e, name)
             record[name] = None if estimate is None else estimate._asdict()
         record["transport"] = e.shift.transport._asdict()
-        record["floor"] = None if e.shift.floor is None else e.shift.floor._asdict()
+        for name, floor in (("floor", e.shift.floor), ("target_floor", e.shift.target_floor)):
+            record[name] = None if floor is None else floor._asdict()
         record["mmd"] = e.shift.mmd._asdict()
         record["anchor"] = {
             name: {**term._asdict(), "hoeffding": term.hoeffding._asdict(), "bernstein": term.bernstein._asdict()}

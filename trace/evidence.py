@@ -103,7 +103,9 @@ def gather(
     evidence = Evidence(
         gap_source=old.gap(source, source_val, reasons, "gap_source"),
         gap_target=new.gap(target, target_val, reasons, "gap_target"),
-        output_distance=output_distance(loss.clip(old.outputs(target)), loss.clip(new.outputs(target)), clip_at=None),
+        output_distance=output_distance(
+            loss.clip(old.outputs(target)), loss.clip(new.outputs(target)), clip_at=None
+        )._replace(reach=loss.output_diameter(num_outputs)),
         sensitivity_source=old.sensitivity(anchor, old, at_old, reasons, "sensitivity_source"),
         sensitivity_target=new.sensitivity(held_out, old, at_new, reasons, "sensitivity_target"),
         shift=shift,

@@ -25,6 +25,8 @@ class Shift(NamedTuple):
     dim: int
     sizes: tuple[int, int]
     settings: Settings
+    target_floor: TransportEstimate | None = None
+    """The same between halves of the target."""
 
     def check(self, settings: Settings, sizes: tuple[int, int]) -> None:
         """Refuse use with other settings or samples of other sizes."""
@@ -45,22 +47,28 @@ def measure_shift(
     source_self: SelfTransport | None = None,
     generator: Generator | None = None,
 ) -> Shift:
-    """Transport distance, its same-distribution floor, and MMD between features ``[n, k]`` and ``[m, k]``.
+    """Transport distance, its same-distribution floors, and MMD between features ``[n, k]`` and ``[m, k]``.
 
     Args:
         settings: distance, epsilon, kernel and bandwidth; the defaults if absent.
         source_self: `self_transport` of the source features, where many targets share one source.
-        generator: for the floor, and for the subsampling of very large samples.
+        generator: for the floors, and for the subsampling of very large samples.
     """
     s = settings or Settings()
-    floor = None
+    floor = target_floor = None
     if s.distance == "sinkhorn":
         transport = sinkhorn_divergence(
             source, target, epsilon=s.epsilon, num_iters=s.num_iters, x_self=source_self, generator=generator
         )
-        if generator is not None and len(source) >= 4:
-            floor = sinkhorn_floor(source, epsilon=s.epsilon, num_iters=s.num_iters, num_splits=1, generator=generator)
+        if generator is not None:
+            floor, target_floor = (_floor(features, s, generator) for features in (source, target))
     else:
         transport = wasserstein1(source, target, generator=generator)
     discrepancy = mmd(source, target, kernel=s.kernel, bandwidth=s.bandwidth)
-    return Shift(transport, discrepancy, floor, source.shape[1], (len(source), len(target)), s)
+    return Shift(transport, discrepancy, floor, source.shape[1], (len(source), len(target)), s, target_floor)
+
+
+def _floor(features: Tensor, s: Settings, generator: Generator) -> TransportEstimate | None:
+    if len(features) < 4:
+        return None
+    return sinkhorn_floor(features, epsilon=s.epsilon, num_iters=s.num_iters, num_splits=1, generator=generator)

@@ -56,6 +56,8 @@ def test_intervals_are_the_stated_ones():
     assert terms.disagreement.value == differs
     assert terms.disagreement.hoeffding.upper == pytest.approx(min(1.0, differs + radius))
     assert terms.num_samples == 40
+    assert terms.disagreement.deviation == pytest.approx(math.sqrt(differs * (1 - differs) * 40 / 39))
+    assert (terms.plug_in.low, terms.plug_in.high) == (-terms.worst_label.high, terms.worst_label.high)
     for term in (terms.worst_label, terms.lipschitz, terms.disagreement, terms.plug_in):
         for interval in (term.hoeffding, term.bernstein):
             assert interval.lower <= term.value <= interval.upper

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from scipy.stats import binom, binomtest
 
 from trace.estimators.concentration import (
     Budget,
@@ -12,7 +13,10 @@ from trace.estimators.concentration import (
     hoeffding_interval,
     hoeffding_radius,
     label_noise_remainder,
+    mean_interval,
     mmd_remainder,
+    proportion_interval,
+    quantile_ranks,
     validation_remainder,
     w1_remainder,
 )
@@ -35,6 +39,35 @@ def test_printed_label_noise_and_validation_terms():
     assert label_noise_remainder(n, n, M, delta) == pytest.approx(2 * M * math.sqrt(math.log(4 / delta) / (2 * n)))
     printed = M * (math.sqrt(math.log(2 / eta) / (2 * m)) + math.sqrt(math.log(2 / eta) / (2 * 40)))
     assert validation_remainder(m, 40, M, eta, eta) == pytest.approx(printed)
+
+
+@pytest.mark.parametrize(("count", "n"), [(0, 20), (1, 20), (7, 20), (20, 20), (1, 1), (300, 1000)])
+def test_proportion_equals_scipy(count, n):
+    expected = binomtest(count, n).proportion_ci(0.9, method="exact")
+    found = proportion_interval(count, n, 0.1)
+    assert (found.lower, found.upper) == pytest.approx((expected.low, expected.high), rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 20, 367, 368, 5000])
+@pytest.mark.parametrize(("q", "delta"), [(0.5, 0.3), (0.99, 0.05)])
+def test_quantile_ranks_are_the_tightest_that_hold(n, q, delta):
+    """Errors of either side at most delta / 2, by the binomial law of the number of values below the quantile."""
+    lower, upper = quantile_ranks(n, q, delta)
+    too_high, too_low = lambda rank: binom.cdf(rank - 1, n, q), lambda rank: binom.sf(rank - 1, n, q)
+    assert too_high(lower) <= delta / 2 < too_high(lower + 1)
+    assert too_low(upper) <= delta / 2 < too_low(upper - 1)
+    assert (upper > n) == (q**n > delta / 2)
+
+
+def test_mean_interval_is_the_better_of_two():
+    still = torch.full((400,), 0.3, dtype=torch.float64)
+    coins = torch.tensor([0.0, 1.0] * 25, dtype=torch.float64)
+    for values, interval in ((still, bernstein_interval), (coins, hoeffding_interval)):
+        found = mean_interval(float(values.mean()), float(values.std()), len(values), 0, 1, 0.1)
+        expected = interval(values, 0, 1, 0.05)
+        assert found[:2] == pytest.approx(expected[:2], rel=1e-12)
+        assert found.level == 0.9
+    assert mean_interval(0.3, math.nan, 1, 0, 1, 0.1)[:2] == (0, 1)
 
 
 def test_budget_shares():

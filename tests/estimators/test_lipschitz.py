@@ -11,6 +11,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from trace.estimators import gradient_norms, gradient_quantile
+from trace.estimators.concentration import quantile_ranks
 from trace.estimators.lipschitz import NoGradientError, evaluation_mode, quantile
 from trace.losses import ClippedCrossEntropy, Huber, SquaredError, ZeroOne
 
@@ -147,6 +148,19 @@ def test_band_is_made_of_order_statistics():
     assert found.radius == pytest.approx(radius)
     scaled = [found.lower / 1e-3, found.value / 1e-3, found.upper / 1e-3]
     assert scaled == pytest.approx([math.ceil(1000 * (0.9 - radius)), 900, math.ceil(1000 * (0.9 + radius))])
+
+
+def test_single_quantile_bands_are_nested_order_statistics():
+    x, y = data(n=200)
+    model = network()
+    norms = gradient_norms(model, x, y, LOSS).sort().values.tolist()
+    found = gradient_quantile(model, x, y, LOSS, q=0.9)
+    for delta, lower, upper in found.bands:
+        low, high = quantile_ranks(200, 0.9, delta)
+        assert (lower, upper) == (norms[low - 1], norms[high - 1] if high <= 200 else math.inf)
+    assert [b[0] for b in found.bands] == sorted((b[0] for b in found.bands), reverse=True)
+    by_level = {round(delta, 4): (lower, upper) for delta, lower, upper in found.bands}
+    assert found.lower <= by_level[0.05][0] <= found.value <= by_level[0.05][1] <= found.upper
 
 
 def test_few_samples_have_no_upper_end():

@@ -75,6 +75,26 @@ def test_unbiased_under_no_shift_and_the_sign_is_kept(estimator):
         assert f.value == (0.0 if f.negative else math.sqrt(f.squared))
 
 
+@pytest.mark.parametrize(("shift", "most"), [(0.8, 1.3), (0.0, 6.0)])
+def test_standard_error_of_the_witness(shift, most):
+    """Close to the spread of draws under a shift; without one too large, never too small and never 0."""
+    for kernel in ("rbf", "laplace"):
+        found = [mmd(cloud(s, 120), cloud(1000 + s, 90) + shift, kernel=kernel, bandwidth=2.0) for s in range(80)]
+        ratio = np.mean([f.standard_error for f in found]) / np.std([f.squared for f in found])
+        assert 0.9 < ratio < most
+
+
+def test_margins_of_a_kernel_sum(monkeypatch):
+    monkeypatch.setattr(kernels, "_TILE", 7)
+    x, y = cloud(0, 30), cloud(1, 25)
+    K, own = reference_gram(x, y, "rbf", 1.1), reference_gram(x, x, "rbf", 1.1) - np.eye(30)
+    found, symmetric = (kernels.kernel_sum(x, z, kernel="rbf", bandwidth=1.1) for z in (y, x))
+    assert found.rows.numpy() == pytest.approx(K.sum(axis=1), rel=1e-10)
+    assert found.columns.numpy() == pytest.approx(K.sum(axis=0), rel=1e-10)
+    assert symmetric.rows.numpy() == pytest.approx(own.sum(axis=1), rel=1e-10)
+    assert symmetric.total == pytest.approx(own.sum(), rel=1e-10)
+
+
 def test_standard_error_is_the_spread_over_draws():
     for estimator in ("block", "linear"):
         found = [mmd(cloud(s, 400), cloud(1000 + s, 400) + 0.3, bandwidth=1.0, estimator=estimator) for s in range(80)]

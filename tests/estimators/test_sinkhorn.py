@@ -56,6 +56,15 @@ def test_equals_plain_sinkhorn(clouds):
     assert found.value == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
+def test_potentials_are_those_of_the_clouds_as_given(clouds):
+    """Each is the soft minimum of the cost against the other, on clouds that were not centred."""
+    x, y = clouds
+    found = run(x, y, num_iters=5000, tol=1e-10)
+    cost = torch.cdist(x, y).square()
+    expected = -EPSILON * torch.logsumexp((found.g - cost) / EPSILON - math.log(len(y)), dim=1)
+    assert (found.f - found.f.mean()).numpy() == pytest.approx((expected - expected.mean()).numpy(), abs=1e-6)
+
+
 def test_self_term_equals_plain_sinkhorn(clouds):
     x, _ = clouds
     a, cost, f = uniform(x), torch.cdist(x, x).square(), torch.zeros(len(x), dtype=x.dtype)

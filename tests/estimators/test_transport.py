@@ -125,6 +125,26 @@ def test_weights_mean_multiplicity():
     assert weighted == pytest.approx(sinkhorn_divergence(repeated, y, tol=1e-9, num_iters=5000).value, rel=1e-7)
 
 
+@pytest.mark.parametrize(("shift", "scale"), [(0.7, 1.0), (0.0, 1.5)])
+def test_standard_error_is_the_spread_over_draws(shift, scale):
+    """The spread of 80 draws is known to 8%, their mean standard error much better."""
+    found = [sinkhorn_divergence(cloud(s, 150, 2), scale * cloud(1000 + s, 100, 2) + shift) for s in range(80)]
+    spread = float(torch.tensor([f.value for f in found]).std())
+    assert sum(f.standard_error for f in found) / 80 == pytest.approx(spread, rel=0.2)
+
+
+def test_standard_error_of_weighted_points():
+    """Points without mass do not count, and a translation of Gaussians has a closed form: ``2 |t| sd`` a point."""
+    x, y = cloud(0, 400), cloud(1, 300) + 1
+    half = torch.tensor([2.0, 0.0])
+    found = sinkhorn_divergence(x, y, x_weights=half.repeat(200), y_weights=half.repeat(150))
+    assert found.standard_error == pytest.approx(sinkhorn_divergence(x[::2], y[::2]).standard_error, rel=1e-9)
+    t = torch.tensor([5.0, 0.0, 0.0], dtype=torch.float64)
+    expected = 2 * 5 * math.hypot(float(x[:, 0].std(correction=0)) / 20, float(y[:, 0].std(correction=0)) / 300**0.5)
+    assert sinkhorn_divergence(x, y + t - 1).standard_error == pytest.approx(expected, rel=0.1)
+    assert sinkhorn_divergence(x, x).standard_error < 1e-3
+
+
 def test_self_term_is_reused_and_guarded():
     x, y = cloud(0), cloud(1)
     cached = self_transport(x)

@@ -33,6 +33,11 @@ class AnchorTerm(NamedTuple):
     bernstein: Interval
     reason: str = ""
     """Why the value is NaN, or why there is no interval."""
+    deviation: float = math.nan
+    """Standard deviation of the values; NaN for fewer than 2."""
+    low: float = math.nan
+    high: float = math.nan
+    """The values' range: with the deviation, all that an interval at another level needs."""
 
 
 class AnchorTerms(NamedTuple):
@@ -79,7 +84,14 @@ def _term(values: Tensor, low: float, high: float, delta: float) -> AnchorTerm:
     mean = float(values.double().mean())
     if not math.isfinite(high - low):
         return AnchorTerm(mean, _NO_INTERVAL, _NO_INTERVAL, "no interval: the values have no finite range")
-    return AnchorTerm(mean, hoeffding_interval(values, low, high, delta), bernstein_interval(values, low, high, delta))
+    return AnchorTerm(
+        mean,
+        hoeffding_interval(values, low, high, delta),
+        bernstein_interval(values, low, high, delta),
+        deviation=float(values.double().std(correction=1)) if len(values) > 1 else math.nan,
+        low=low,
+        high=high,
+    )
 
 
 def _unavailable(reason: str) -> AnchorTerm:

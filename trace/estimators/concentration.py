@@ -12,6 +12,7 @@ import math
 from typing import NamedTuple
 
 import torch
+from scipy.stats import beta, binom
 from torch import Tensor
 
 from ..checks import check_level, check_positive, check_vector
@@ -65,8 +66,7 @@ def dkw_radius(m: int, eta: float) -> float:
 def hoeffding_interval(values: Tensor, low: float, high: float, delta: float) -> Interval:
     """``mean +- (high - low) sqrt(log(2 / delta) / (2 n))``, cut to ``[low, high]``."""
     mean = _mean_in_range(values, low, high)
-    radius = hoeffding_radius(len(values), delta, high - low)
-    return Interval(max(low, mean - radius), min(high, mean + radius), 1 - delta)
+    return _within(mean, hoeffding_radius(len(values), delta, high - low), low, high, delta)
 
 
 def bernstein_interval(values: Tensor, low: float, high: float, delta: float) -> Interval:
@@ -76,12 +76,56 @@ def bernstein_interval(values: Tensor, low: float, high: float, delta: float) ->
     much shorter than Hoeffding's when the values hardly vary.
     """
     mean = _mean_in_range(values, low, high)
-    n, log_term = len(values), math.log(4 / check_level(delta, "delta"))
+    variance = float(values.double().var(correction=1)) if len(values) > 1 else math.nan
+    return _within(mean, bernstein_radius(len(values), delta, variance, high - low), low, high, delta)
+
+
+def bernstein_radius(n: int, delta: float, variance: float, width: float) -> float:
+    """Radius of `bernstein_interval` from the sample variance V and the range's width; infinite for n = 1."""
+    _check_size(n, "n")
+    log_term = math.log(4 / check_level(delta, "delta"))
     if n < 2:
-        return Interval(low, high, 1 - delta)
-    variance = float(values.double().var(correction=1))
-    radius = math.sqrt(2 * variance * log_term / n) + 7 * (high - low) * log_term / (3 * (n - 1))
-    return Interval(max(low, mean - radius), min(high, mean + radius), 1 - delta)
+        return math.inf
+    return math.sqrt(2 * variance * log_term / n) + 7 * width * log_term / (3 * (n - 1))
+
+
+def mean_interval(mean: float, deviation: float, n: int, low: float, high: float, delta: float) -> Interval:
+    """For a mean of n values in ``[low, high]``: the shorter of Hoeffding's and Bernstein's, at ``delta / 2`` each.
+
+    ``deviation`` is the sample's standard deviation.
+    """
+    radii = hoeffding_radius(n, delta / 2, high - low), bernstein_radius(n, delta / 2, deviation**2, high - low)
+    return _within(mean, min(radii), low, high, delta)
+
+
+def proportion_interval(count: int, n: int, delta: float) -> Interval:
+    """Exact two-sided interval for a probability from ``count`` successes in n (Clopper and Pearson, 1934).
+
+    >>> round(proportion_interval(0, 100, 0.05).upper, 4)
+    0.0362
+    """
+    _check_size(n, "n")
+    tail = check_level(delta, "delta") / 2
+    lower = float(beta.ppf(tail, count, n - count + 1)) if count > 0 else 0.0
+    upper = float(beta.ppf(1 - tail, count + 1, n - count)) if count < n else 1.0
+    return Interval(lower, upper, 1 - delta)
+
+
+def quantile_ranks(n: int, q: float, delta: float) -> tuple[int, int]:
+    """Ranks ``l <= u`` with ``P(x_(l) <= Quantile_q <= x_(u)) >= 1 - delta`` for any distribution of n values.
+
+    The number of values below a quantile is binomial, which needs far fewer of them than a band around the whole
+    distribution function: at q = 0.99 and delta = 0.05, 368 instead of 18445. Rank 0 stands for the least possible
+    value, ``n + 1`` for none: so few values say nothing about the quantile from above.
+
+    >>> quantile_ranks(1000, 0.99, 0.05)
+    (983, 997)
+    """
+    _check_size(n, "n")
+    tail = check_level(delta, "delta") / 2
+    lower = int(binom.ppf(tail, n, check_level(q, "q")))
+    upper = int(binom.ppf(1 - tail, n, q)) + 1
+    return lower, upper
 
 
 def label_noise_remainder(n: int, n_target: int, bound: float, delta: float) -> float:
@@ -120,6 +164,10 @@ def mmd_remainder(n: int, m: int, delta: float, constant: float | None = None, *
         return check_positive(constant, "constant") * math.sqrt(log_term / n)
     biased = 2 * (n**-0.5 + m**-0.5) + math.sqrt(2 * (n + m) * log_term / (n * m))
     return biased + (math.sqrt(1 / n + 1 / m) if unbiased else 0.0)
+
+
+def _within(mean: float, radius: float, low: float, high: float, delta: float) -> Interval:
+    return Interval(max(low, mean - radius), min(high, mean + radius), 1 - delta)
 
 
 def _mean_in_range(values: Tensor, low: float, high: float) -> float:

@@ -33,6 +33,11 @@ class TransportEstimate(NamedTuple):
     num_draws: int = 1
     sample_sizes: tuple[int, int] = (0, 0)
     """Sizes of what was compared, after subsampling."""
+    standard_error: float = math.nan
+    """Of ``value``, by its central limit theorem, the largest over draws; NaN where there is none.
+
+    It vanishes faster than ``n^-1/2`` where the samples do not differ, and says nothing of the bias upwards.
+    """
 
 
 Estimator = Callable[[Tensor, Tensor | None, Tensor, Tensor | None], TransportEstimate]
@@ -74,6 +79,7 @@ def pool(draws: list[TransportEstimate]) -> TransportEstimate:
         value_error=max(d.value_error for d in draws),
         spread=float(values.std()) if len(draws) > 1 else math.nan,
         num_draws=len(draws),
+        standard_error=max(d.standard_error for d in draws),
     )
 
 

@@ -24,7 +24,7 @@ class Clouds:
         centre_x, centre_y = a.to(x.dtype) @ x, b.to(y.dtype) @ y
         self.x = x - centre_x
         self.y = self.x if self.symmetric else y - centre_y
-        gap = (centre_x - centre_y).double()
+        self.gap = gap = (centre_x - centre_y).double()
         rounding = (a.to(x.dtype) @ self.x - b.to(y.dtype) @ self.y).double()
         self.centring = float(gap @ (gap + 2 * rounding))
         self.a, self.b, self.epsilon = a, b, epsilon
@@ -33,6 +33,13 @@ class Clouds:
         row_bytes = len(y) * x.element_size()
         self.kernel_fits = len(x) * row_bytes <= memory_budget
         self.block_rows = max(1, min(_BLOCK_ROWS, min(_BLOCK_BYTES, memory_budget) // row_bytes))
+
+    def uncentred(self, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        """Potentials of the clouds before centring: ``f + 2 <x, gap>``, ``g - 2 <y, gap>``, up to constants."""
+        if self.symmetric:
+            return f, g
+        slope = 2 * self.gap.to(self.x.dtype)
+        return f + (self.x @ slope).double(), g - (self.y @ slope).double()
 
     def max_exponent(self) -> float:
         """An upper bound on ``C / eps``, from the norms alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,14 +40,26 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     return inner.mul_(-2).add_(x_sq[..., :, None]).add_(y_sq[..., None, :]).clamp_(min=0)
 
 
-def kernel_sum(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) -> float:
-    """``sum_ij k(x_i, y_j)`` over tiles, accumulated in float64: memory does not grow with n or m.
+class KernelSum(NamedTuple):
+    """``sum_ij k(x_i, y_j)`` and its margins, in float64."""
+
+    total: float
+    rows: Tensor
+    """``sum_j k(x_i, y_j)``, ``[n]``."""
+    columns: Tensor
+    """``sum_i k(x_i, y_j)``, ``[m]``."""
+
+
+def kernel_sum(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) -> KernelSum:
+    """``sum_ij k(x_i, y_j)`` over tiles, accumulated in float64: no matrix of size n x m is held.
 
     For ``y is x`` each off-diagonal tile is made once, and the diagonal (exactly 1 an entry) is left out.
     """
     symmetric = y is x
     lifted = _lifted(x, y, bandwidth) if kernel == "rbf" else None
     total = torch.zeros((), dtype=torch.float64, device=x.device)
+    by_row = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    by_column = by_row if symmetric else torch.zeros(len(y), dtype=torch.float64, device=x.device)
     for rows in _tiles(len(x)):
         for columns in _tiles(len(y)):
             if symmetric and columns.start < rows.start:
@@ -59,8 +71,12 @@ def kernel_sum(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) ->
             if symmetric and columns.start == rows.start:
                 K.fill_diagonal_(0)
             weight = 2 if symmetric and columns.start > rows.start else 1
-            total += weight * K.sum(dim=1).sum(dtype=torch.float64)
-    return float(total)
+            row_sums = K.sum(dim=1)
+            total += weight * row_sums.sum(dtype=torch.float64)
+            by_row[rows] += row_sums
+            if not (symmetric and columns.start == rows.start):
+                by_column[columns] += K.sum(dim=0)
+    return KernelSum(float(total), by_row, by_column)
 
 
 def _lifted(x: Tensor, y: Tensor, bandwidth: float) -> tuple[Tensor, Tensor] | None:

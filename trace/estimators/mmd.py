@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_samples
-from .kernels import KernelName, centred, gram, kernel_sum, of_squared_distances, resolve_bandwidth
+from .kernels import KernelName, KernelSum, centred, gram, kernel_sum, of_squared_distances, resolve_bandwidth
 
 Estimator = Literal["unbiased", "biased", "block", "linear"]
 
@@ -25,7 +25,8 @@ class MMDEstimate(NamedTuple):
     bandwidth: float
     estimator: Estimator
     standard_error: float = math.nan
-    """Of ``squared``, where the estimator averages independent parts ("block", "linear"); else NaN."""
+    """Of ``squared``: the spread of independent parts ("block", "linear"), else that of the witness function and, so
+    that it does not vanish without a shift, a bound on what is of second order (too large by up to a factor)."""
 
     @property
     def negative(self) -> bool:
@@ -71,7 +72,7 @@ def mmd(
     x, y = centred(x, y)
     error = math.nan
     if estimator in ("unbiased", "biased"):
-        squared = _quadratic(x, y, kernel, s, unbiased=estimator == "unbiased")
+        squared, error = _quadratic(x, y, kernel, s, unbiased=estimator == "unbiased")
     else:
         if generator is not None:
             x, y = _shuffled(x, generator), _shuffled(y, generator)
@@ -81,14 +82,34 @@ def mmd(
     return MMDEstimate(math.sqrt(max(squared, 0.0)), squared, kernel, s, estimator, error)
 
 
-def _quadratic(x: Tensor, y: Tensor, kernel: KernelName, bandwidth: float, *, unbiased: bool) -> float:
+def _quadratic(x: Tensor, y: Tensor, kernel: KernelName, bandwidth: float, *, unbiased: bool) -> tuple[float, float]:
+    """MMD^2 and its standard error."""
     n, m = len(x), len(y)
     xx = kernel_sum(x, x, kernel=kernel, bandwidth=bandwidth)
     yy = kernel_sum(y, y, kernel=kernel, bandwidth=bandwidth)
-    xy = kernel_sum(x, y, kernel=kernel, bandwidth=bandwidth) if y is not x else xx + n
+    if y is x:
+        xy = KernelSum(xx.total + n, xx.rows + 1, xx.rows + 1)
+    else:
+        xy = kernel_sum(x, y, kernel=kernel, bandwidth=bandwidth)
+    error = math.nan if min(n, m) < 2 else _witness_error(xx, yy, xy)
     if unbiased:
-        return xx / (n * (n - 1)) + yy / (m * (m - 1)) - 2 * xy / (n * m)
-    return (xx + n) / n**2 + (yy + m) / m**2 - 2 * xy / (n * m)
+        return xx.total / (n * (n - 1)) + yy.total / (m * (m - 1)) - 2 * xy.total / (n * m), error
+    return (xx.total + n) / n**2 + (yy.total + m) / m**2 - 2 * xy.total / (n * m), error
+
+
+def _witness_error(xx: KernelSum, yy: KernelSum, xy: KernelSum) -> float:
+    """Square root of ``4 Var w(x) / n + 4 Var w(y) / m`` and a bound on the terms of second order.
+
+    The witness is ``w(z) = mean_i k(z, x_i) - mean_j k(z, y_j)``. What it leaves of each mean of k over pairs has
+    variance at most ``Var k <= k_mean (1 - k_mean)``, for k in [0, 1], over the number of pairs.
+    """
+    n, m = len(xx.rows), len(yy.rows)
+    of_x = xx.rows / (n - 1) - xy.rows / m
+    of_y = yy.rows / (m - 1) - xy.columns / n
+    first = 4 * float(of_x.var(correction=1)) / n + 4 * float(of_y.var(correction=1)) / m
+    means = ((xx.total / (n * (n - 1)), n * (n - 1) / 2), (yy.total / (m * (m - 1)), m * (m - 1) / 2),
+             (xy.total / (n * m), n * m / 4))  # fmt: skip
+    return math.sqrt(first + sum(max(k * (1 - k), 0.0) / pairs for k, pairs in means))
 
 
 def _shuffled(x: Tensor, generator: Generator) -> Tensor:

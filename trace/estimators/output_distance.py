@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,8 @@ class OutputDistance(NamedTuple):
     standard_error: float
     """Of ``value``; NaN for one sample."""
     num_samples: int
+    reach: float = math.inf
+    """The largest distance that clipped logits can have."""
 
 
 def output_distance(logits: Tensor, new_logits: Tensor, *, clip_at: float | None = 10.0) -> OutputDistance:
@@ -47,8 +50,9 @@ def output_distance(logits: Tensor, new_logits: Tensor, *, clip_at: float | None
         squared=float(norms.square().mean()),
         centred=float(centred_norms.mean()),
         centred_squared=float(centred_norms.square().mean()),
-        standard_error=float(norms.std(correction=1) / len(norms) ** 0.5) if len(norms) > 1 else float("nan"),
+        standard_error=float(norms.std(correction=1) / math.sqrt(len(norms))) if len(norms) > 1 else math.nan,
         num_samples=len(norms),
+        reach=math.inf if clip_at is None else 2 * clip_at * math.sqrt(change.shape[1]),
     )
 
 

@@ -45,6 +45,9 @@ class Solution(NamedTuple):
     """``|P 1 - a|_1`` of the final plan P (its other marginal is exact)."""
     num_iters: int
     converged: bool
+    f: Tensor
+    g: Tensor
+    """Dual potentials ``[n]`` and ``[m]`` of the clouds as given (not centred), each up to a constant."""
 
 
 @torch.no_grad()
@@ -189,4 +192,5 @@ def _finish(
     marginal_error = float((u * kernel.row_sums(new_v.exp()) - c.a).abs().sum())
     value = float(c.a @ f + c.b @ g) + c.centring
     value_error = marginal_error * (c.max_exponent() * c.epsilon + float(f.max() - f.min())) / 2
-    return Solution(value, value_error, marginal_error, num_iters, marginal_error <= tol)
+    f, g = c.uncentred(f, g)
+    return Solution(value, value_error, marginal_error, num_iters, marginal_error <= tol, f, g)

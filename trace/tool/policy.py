@@ -1,0 +1,112 @@
+"""The policy of a gate as a YAML file.
+
+    score: anchor_disagreement      # what is compared with the threshold; see `gate --help`
+    threshold: 0.05                 # accept at or below; or, instead of a number,
+    max_harmful_accepted: 0.1       # calibrate it on past updates, so that a harmful one passes this seldom,
+    past: past.csv                  #   with name, score and risk_change of each (CSV or JSON lines),
+    harm_above: 0.02                #   where a rise of the anchor's risk beyond this is harm,
+    guarantee: conditional          #   in this sense (conditional, joint, or pac with a delta; see trace/conformal.py)
+    calibration: calibration.json   # or take it from a file of `calibrate --out`
+    confidence: 0.95                # of all intervals together
+    min_source: 100                 # fewer samples decide nothing
+    min_target: 100
+    anchors: [photos, maps]         # must be there
+
+Only a threshold, or past with max_harmful_accepted, or a calibration is needed. Paths are relative to the policy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..conformal import GUARANTEES, calibrate_threshold
+from ..gate import PastUpdate, Policy
+from ..score_interval import SCORES
+from .errors import ToolError, require
+from .past import read_calibration, read_past, read_text
+
+_NUMBERS = ("threshold", "max_harmful_accepted", "harm_above", "confidence", "delta")
+_COUNTS = ("min_source", "min_target")
+_WORDS = ("score", "past", "guarantee", "calibration")
+_KEYS = (*_NUMBERS, *_COUNTS, *_WORDS, "anchors")
+_OF_CALIBRATION = ("max_harmful_accepted", "harm_above", "guarantee", "delta")
+
+
+class LoadedPolicy(NamedTuple):
+    """A policy with its threshold, and the past updates that gave it, if any."""
+
+    policy: Policy
+    past: tuple[PastUpdate, ...]
+
+
+def load_policy(path: str) -> LoadedPolicy:
+    """Read a policy; a threshold that is not given is calibrated, or taken from a calibration.
+
+    Raises:
+        ToolError: for unknown keys, values of the wrong kind, and more or less than one source of a threshold.
+        ValueError: for values out of range, and too few past updates.
+    """
+    file = Path(path)
+    yaml = require("yaml", extra="policy", purpose="a policy")
+    try:
+        keys = yaml.safe_load(read_text(file))
+    except yaml.YAMLError as error:
+        problem = " ".join(str(error).split())
+        raise ToolError(f"{path} is not YAML ({problem}): write one `key: value` a line") from error
+    if not isinstance(keys, dict):
+        raise ToolError(f"{path} holds no keys: give it at least a threshold")
+    _check(keys, path)
+    threshold, promise, past = _threshold(keys, file)
+    options = {key: keys[key] for key in ("score", "confidence", *_COUNTS) if key in keys}
+    anchors = tuple(keys.get("anchors", ()))
+    return LoadedPolicy(Policy(threshold, **options, anchors=anchors, promise=promise), past)
+
+
+def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[PastUpdate, ...]]:
+    """The threshold, what it promises, and the updates behind it."""
+    given = [key for key in ("threshold", "past", "calibration") if key in keys]
+    if len(given) != 1:
+        raise ToolError(
+            f"{file} has {' and '.join(given) or 'no threshold'}: give one of threshold, past (with "
+            "max_harmful_accepted) and calibration"
+        )
+    superfluous = [key for key in _OF_CALIBRATION if key in keys] if given != ["past"] else []
+    if superfluous:
+        raise ToolError(f"{file} has {', '.join(superfluous)}, which only past uses: take it out, or give past")
+    if given == ["threshold"]:
+        return float(keys["threshold"]), "", ()
+    if given == ["past"]:
+        if "max_harmful_accepted" not in keys:
+            raise ToolError(f"{file} has past but no max_harmful_accepted: say how often a harmful update may pass")
+        past = tuple(read_past(file.parent / keys["past"]))
+        found = calibrate_threshold(past, **{key: keys[key] for key in _OF_CALIBRATION if key in keys})
+        return found.threshold, found.in_words(), past
+    stored = read_calibration(file.parent / keys["calibration"])
+    score = keys.get("score", Policy.score)
+    if stored.score and stored.score != score:
+        raise ToolError(f"{file} is about {score}, but its calibration about {stored.score}: use one score for both")
+    return stored.calibration.threshold, stored.calibration.in_words(), stored.past
+
+
+def _check(keys: dict[str, Any], path: str) -> None:
+    for key, value in keys.items():
+        if key not in _KEYS:
+            near = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.5)
+            remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KEYS)}"
+            raise ToolError(f"{path} has the unknown key {key!r}: {remedy}")
+        if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ToolError(f"{path}: {key} must be a number such as 0.05, got {value!r}")
+        if key in _COUNTS and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ToolError(f"{path}: {key} must be a whole number, got {value!r}")
+        if key in _WORDS and not isinstance(value, str):
+            raise ToolError(f"{path}: {key} must be text, got {value!r}")
+    for key, allowed in (("score", tuple(SCORES)), ("guarantee", GUARANTEES)):
+        if key in keys and keys[key] not in allowed:
+            near = difflib.get_close_matches(keys[key], allowed, n=1, cutoff=0.5)
+            remedy = f"did you mean {near[0]}?" if near else f"use one of {', '.join(allowed)}"
+            raise ToolError(f"{path}: {key} {keys[key]!r} is not known: {remedy}")
+    anchors = keys.get("anchors", [])
+    if not (isinstance(anchors, list) and all(isinstance(name, str) for name in anchors)):
+        raise ToolError(f"{path}: anchors must be a list of names such as [photos, maps], got {anchors!r}")
