@@ -18,6 +18,7 @@ from .estimators.gaps import Gap
 from .estimators.lipschitz import GradientQuantile, Model
 from .estimators.output_distance import OutputDistance, output_distance
 from .estimators.rkhs_norm import RKHSNorm
+from .estimators.transport import SelfTransport
 from .features import FeatureMap, identity
 from .losses import Loss, ZeroOne
 from .probe import Features, Probe
@@ -95,10 +96,14 @@ def examine(
     gradient_at: tuple[nn.Module, nn.Module] | None = None,
     anchor_test: Sample | None = None,
     shift: Shift | None = None,
+    target_self: SelfTransport | None = None,
     generator: Generator | None = None,
     stage: Stage = nullcontext,
 ) -> Evidence:
-    """`gather` for models that are already probed: what they, ``features`` and ``shift`` know is not computed again."""
+    """`gather` for models that are already probed: what they, ``features`` and ``shift`` know is not computed again.
+
+    ``target_self`` serves the shift where many sources are compared with one target; ``stage`` hears what is running.
+    """
     loss, settings = old.loss, old.settings
     reasons: dict[str, str] = {}
     samples = {"source": source, "target": target, "source_val": source_val, "target_val": target_val,
@@ -124,7 +129,8 @@ def examine(
         sensitivity_target = new.sensitivity(held_out, old, at_new, reasons, "sensitivity_target")
     with stage("shift"):
         if shift is None:
-            shift = measure_shift(features.of(source), features.of(target), settings, generator=generator)
+            u, u_new = features.of(source), features.of(target)
+            shift = measure_shift(u, u_new, settings, target_self=target_self, generator=generator)
         shift.check(settings, (len(source.x), len(target.x)))
     if shift.transport.value < 0:
         reasons["transport"] = "a numerical zero below 0, taken as 0 in the bound"

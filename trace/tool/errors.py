@@ -1,0 +1,37 @@
+"""Mistakes that a user can mend, and packages that a user can install."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class ToolError(ValueError):
+    """One sentence that names the culprit and the remedy."""
+
+
+def require(package: str, *, extra: str, purpose: str) -> Any:
+    """Import an optional package when it is first needed.
+
+    Raises:
+        ToolError: where it is not installed, with the extra that brings it.
+    """
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != package.split(".")[0]:
+            raise
+        raise ToolError(
+            f"{purpose} needs the package {package.split('.')[0]}: pip install 'trace-shift[{extra}]'"
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """The type of an exception and the line of its message that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    # TorchScript puts the traceback of its own source before the message.
+    line = lines[-1] if "TorchScript" in lines[0] else lines[0]
+    kind = type(error).__name__
+    return line if line.startswith(f"{kind}: ") else f"{kind}: {line}"
