@@ -144,7 +144,7 @@ def test_help_teaches(tool):
 
 
 def test_a_missing_package_names_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "skops", None)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
     with pytest.raises(ToolError, match=r"reading a.skops needs the package skops: pip install 'trace-shift\[skops\]'"):
         require("skops.io", extra="skops", purpose="reading a.skops")
 

@@ -19,8 +19,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..adapters import from_sklearn
 from ..estimators.lipschitz import Model, NoGradientError
 from .errors import ToolError, first_line
+from .estimator_files import load_pickle, load_skops
+from .factories import call_factory
+from .timm_models import load_timm
 from .torch_files import load_exported, load_torchscript
 
 FORMATS = (
@@ -40,6 +44,8 @@ class Loaded(NamedTuple):
     """Names by output, where the file holds them."""
     transform: Transform | None = None
     """Preprocessing of images, where the model brings its own."""
+    columns: tuple[str, ...] | None = None
+    """Columns of a table in the model's order, where it knows their names."""
 
 
 class NamedModel(nn.Module):
@@ -48,7 +54,7 @@ class NamedModel(nn.Module):
     def __init__(self, loaded: Loaded, name: str) -> None:
         super().__init__()
         self.inner, self.name = loaded.model, name
-        self.classes, self.transform = loaded.classes, loaded.transform
+        self.classes, self.transform, self.columns = loaded.classes, loaded.transform, loaded.columns
 
     def forward(self, x: Tensor) -> Tensor:
         own = next((p.dtype for p in self.parameters() if p.is_floating_point()), x.dtype)
@@ -83,6 +89,7 @@ class SavedOutputs(nn.Module):
 
     classes: tuple[str, ...] | None = None
     transform: Transform | None = None
+    columns: tuple[str, ...] | None = None
 
     def __init__(self, option: str) -> None:
         super().__init__()
@@ -115,12 +122,32 @@ def load_model(spec: str | None, option: str, *, trust: bool, device: torch.devi
 def _load(spec: str, option: str, trust: bool) -> Loaded:
     path = Path(spec)
     kind = path.suffix.lower()
+    if spec.startswith("timm:"):
+        model, transform = load_timm(spec)
+        return Loaded(model, transform=transform)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", spec) and not path.exists():
-        raise ToolError("not yet")
+        return _adapted(call_factory(spec), spec)
     if not path.is_file():
         raise ToolError(f"{option} {spec} does not exist: a model is {FORMATS}")
     if kind in (".pt", ".ts", ".jit", ".torchscript", ".pth"):
         return Loaded(load_torchscript(path, trust=trust))
     if kind == ".pt2":
         return Loaded(load_exported(path, trust=trust))
+    if kind == ".skops":
+        return _adapted(load_skops(path, trust=trust), spec)
+    if kind in (".pkl", ".pickle", ".joblib"):
+        return _adapted(load_pickle(path, trust=trust), spec)
     raise ToolError(f"{option} {spec} is of no known kind: a model is {FORMATS}")
+
+
+def _adapted(found: object, spec: str) -> Loaded:
+    """A module or function as it is, a scikit-learn estimator through its adapter."""
+    if isinstance(found, nn.Module) or (callable(found) and not hasattr(found, "predict")):
+        return Loaded(found)
+    if not hasattr(found, "predict"):
+        raise ToolError(f"{spec} gives a {type(found).__name__}: a torch module or a scikit-learn estimator is needed")
+    try:
+        model = from_sklearn(found)
+    except ValueError as error:
+        raise ToolError(f"{spec}: {error}") from error
+    return Loaded(model, classes=model.classes, columns=model.columns)
