@@ -64,6 +64,8 @@ class Question(NamedTuple):
     """Everything that decides the diagnostics, besides models and samples."""
 
     loss: Loss
+    classes: tuple[str, ...]
+    """Names by output; empty where only their numbers are known."""
     settings: Settings
     features: str
     """``identity``, ``saved``, or a submodule of the old model."""
@@ -102,6 +104,8 @@ def measure(
     probes = (Probe(models[0], "--model", q.loss, q.settings), Probe(models[1], "--new-model", q.loss, q.settings))
     for probe, key in zip(probes, ("logits", "new_logits"), strict=True):
         _know_outputs(probe, key, parts)
+    with stages("outputs"):
+        _check_classes(q, probes[0].outputs(target.sample).shape[1])
     target_self = None
     if len(anchors) > 1 and q.settings.distance == "sinkhorn" and len(spread[0]) <= _MOST_CACHED:
         with stages("shift"):
@@ -127,10 +131,19 @@ def measure(
             Case(
                 anchor.name, assemble(evidence, q.settings), anchor.source.sample, target.sample,
                 features.of(anchor.source.sample), spread[0], on_source, on_target,
-                (anchor.source.names, target.names), summed(shared, own.seconds), notes=(*notes, *warned),
+                (anchor.source.names, target.names), summed(shared, own.seconds), q.classes, (*notes, *warned),
             )
         )  # fmt: skip
     return cases
+
+
+def _check_classes(q: Question, num_outputs: int) -> None:
+    if q.loss.classification and q.classes and len(q.classes) != num_outputs:
+        shown = ", ".join(q.classes[:6]) + (", ..." if len(q.classes) > 6 else "")
+        raise ToolError(
+            f"there are {len(q.classes)} classes ({shown}) and {num_outputs} outputs: list a name for every output, in "
+            "their order, with --classes"
+        )
 
 
 def _check_alike(parts: Sequence[Part]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from ..estimators.lipschitz import Model, NoGradientError
 from .errors import ToolError, first_line
 from .estimator_files import load_pickle, load_skops
 from .factories import call_factory
+from .images import Transform
 from .timm_models import load_timm
 from .torch_files import load_exported, load_torchscript
 
@@ -32,9 +33,6 @@ FORMATS = (
     "with --trust), or module:function"
 )
 
-Transform = Callable[[Any], Tensor]
-"""From an RGB image to ``[3, size, size]``."""
-
 
 class Loaded(NamedTuple):
     """A model and what its file says about it."""
@@ -42,8 +40,8 @@ class Loaded(NamedTuple):
     model: Model
     classes: tuple[str, ...] | None = None
     """Names by output, where the file holds them."""
-    transform: Transform | None = None
-    """Preprocessing of images, where the model brings its own."""
+    transform: Callable[[int | None], Transform] | None = None
+    """Preprocessing of images at a size or at its own, where the model brings it."""
     columns: tuple[str, ...] | None = None
     """Columns of a table in the model's order, where it knows their names."""
 
@@ -88,7 +86,7 @@ class SavedOutputs(nn.Module):
     """In place of a model of which only the outputs were saved."""
 
     classes: tuple[str, ...] | None = None
-    transform: Transform | None = None
+    transform: Callable[[int | None], Transform] | None = None
     columns: tuple[str, ...] | None = None
 
     def __init__(self, option: str) -> None:

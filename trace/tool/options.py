@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import difflib
 import re
@@ -44,6 +45,13 @@ def _value(text: str, field: dataclasses.Field[Any], pair: str) -> Any:
     except ValueError:
         wanted = "a whole number" if kind.startswith("int") else "a number"
         raise ToolError(f"--set {pair}: {field.name} must be {wanted}, got {text!r}") from None
+
+
+def whole(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
+    return int(text)
 
 
 def loss_from(text: str) -> Loss:

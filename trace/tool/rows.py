@@ -28,6 +28,10 @@ class Rows(NamedTuple):
     has_inputs: bool = True
     classes: tuple[str, ...] | None = None
     """Names of the classes by label, where the layout tells."""
+    columns: tuple[str, ...] | None = None
+    """Names of the columns of ``x``, in a table."""
+    ignored: tuple[str, ...] = ()
+    """Columns of a table that are neither input nor label."""
 
 
 class Part(NamedTuple):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .errors import ToolError, first_line, require
+from .images import Transform
 
 
-def load_timm(spec: str) -> tuple[nn.Module, Callable[[Any], Tensor]]:
-    """The network and its preprocessing of images.
+def load_timm(spec: str) -> tuple[nn.Module, Callable[[int | None], Transform]]:
+    """The network, and its preprocessing of images at a size or at its own.
 
     Raises:
         ToolError: for an unknown architecture, or weights that are missing or belong to another one.
@@ -38,8 +38,12 @@ def load_timm(spec: str) -> tuple[nn.Module, Callable[[Any], Tensor]]:
             )
         model: nn.Module = timm.create_model(arch, pretrained=False, num_classes=rows)
     _copy(model, tensors, weights, arch)
-    config = timm.data.resolve_data_config({}, model=model)
-    return model, timm.data.create_transform(**config, is_training=False)
+
+    def transform(size: int | None) -> Transform:
+        config = timm.data.resolve_data_config({} if size is None else {"input_size": (3, size, size)}, model=model)
+        return timm.data.create_transform(**config, is_training=False)
+
+    return model, transform
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
