@@ -26,8 +26,8 @@ LAYERS = [
     {"evidence"},
     {"diagnostic"},
     {"scores", "baselines", "metrics", "selection", "gate", "report_words"},
-    {"bootstrap", "report", "tracking"},
-    {"tool"},
+    {"bootstrap", "report"},
+    {"tracking", "tool"},
     {"__main__"},
 ]
 COMMAND_LINE = ("tool", "__main__.py")
