@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .diagnostic import FORMS, Diagnostic, Form
+from .diagnostic import Diagnostic
 
 GLOSSARY = {
     "source generalisation gap": "how much better the old model does on its training data than on held-out data; "
@@ -42,12 +42,18 @@ def _change(d: Diagnostic) -> str:
 
 
 def _bound(d: Diagnostic) -> str:
-    form: Form | None = next((form for form in FORMS if not math.isnan(d.bound_core(form))), None)
-    if form is None:
-        return "No bound on the change: a term is missing in every form (see below)."
-    text = f"The terms allow a change of up to {d.bound_core(form):.4g} in either direction ({form})"
-    full = d.bound_full(form)
-    return f"{text}, {full:.4g} with all remainders." if not math.isnan(full) else f"{text}."
+    allowed = [
+        f"{d.bound_core(form):.4g} ({form}; {_with_remainders(d.bound_full(form))})"
+        for form in ("ot", "mmd")
+        if not math.isnan(d.bound_core(form))
+    ]
+    if not allowed:
+        return "There is no bound on the change: a term is missing in every form (see below)."
+    return f"The terms allow a change of up to {' or '.join(allowed)} in either direction."
+
+
+def _with_remainders(full: float) -> str:
+    return "remainders not known" if math.isnan(full) else f"{full:.4g} with all remainders"
 
 
 def _disagreement(d: Diagnostic) -> str:
@@ -65,11 +71,12 @@ def _shift(d: Diagnostic) -> str:
     shift = d.evidence.shift
     if shift.floor is None:
         return ""
-    near = shift.transport.value <= shift.floor.value
-    values = f"{shift.transport.value:.4g} against {shift.floor.value:.4g}"
-    if near:
+    distance, floor = shift.transport.value, shift.floor.value
+    halves = f"two halves of the anchor's own ({distance:.4g} against {floor:.4g})"
+    if distance <= floor:
         return (
-            f"Anchor and target inputs lie no farther apart than two halves of the anchor's own ({values}): by this "
-            "distance alone the penalty shows no shift."
+            f"Anchor and target inputs lie no farther apart than {halves}: by this distance alone the penalty shows no "
+            "shift."
         )
-    return f"Anchor and target inputs lie farther apart than two halves of the anchor's own ({values})."
+    mostly = ", so most of it comes from finite samples and not from a shift" if distance < 2 * floor else ""
+    return f"Anchor and target inputs lie farther apart than {halves}{mostly}."

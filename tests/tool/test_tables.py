@@ -60,13 +60,34 @@ def test_columns_of_the_first_table_hold_where_the_model_has_no_names(diagnosed,
         x, y = rows(n, shift, seed)
         frame = pd.DataFrame(x, columns=["a", "b", "c"]).assign(y=y)
         (frame if name == "source" else frame[["b", "y", "c", "a"]]).to_parquet(tmp_path / f"{name}.parquet")
-    found = diagnosed(*models, "--source", tmp_path / "source.parquet", "--target", tmp_path / "target.parquet")
+    samples = ("--source", tmp_path / "source.parquet", "--target", tmp_path / "target.parquet")
+    found = diagnosed(*models, *samples, "--scale", "none")
     arrays = diagnosed(*models, "--source", update / "source.npz", "--target", update / "target.npz")
     assert found["anchors"]["source"]["bound_ot"] == pytest.approx(arrays["anchors"]["source"]["bound_ot"], rel=1e-4)
     frame.drop(columns="b").to_csv(tmp_path / "less.csv", index=False)
     code, _, err = tool("diagnose", *models, "--source", tmp_path / "source.parquet", "--target", tmp_path / "less.csv")
     assert code == 3
     assert "less.csv has no column 'b' (it has a, c, y)" in err
+
+
+def test_units_of_columns_do_not_matter(diagnosed, tmp_path):
+    records = []
+    for factor in (1.0, 1000.0):
+        for name, shift, seed in (("source", 0.0, 0), ("target", 0.5, 1)):
+            frame = table(150, shift, seed).assign(a=lambda t, factor=factor: factor * t["a"] + factor)
+            frame.to_csv(tmp_path / f"{name}.csv", index=False)
+            estimator = make_pipeline(StandardScaler(), LogisticRegression()).fit(
+                frame[["a", "b", "c"]], frame["outcome"]
+            )
+            skops.io.dump(estimator, tmp_path / f"{name}.skops")
+        options = ("--model", tmp_path / "source.skops", "--new-model", tmp_path / "target.skops", "--label", "outcome",
+                   "--source", tmp_path / "source.csv", "--target", tmp_path / "target.csv")  # fmt: skip
+        records.append(diagnosed(*options)["anchors"]["source"])
+    raw = diagnosed(*options, "--scale", "none")["anchors"]["source"]
+    for key in ("bound_ot", "bound_mmd", "emp_shift_hybrid", "population_ot", "gap_source"):
+        assert records[1][key] == pytest.approx(records[0][key], rel=1e-6)
+    assert raw["transport"]["value"] > 1e4 * records[0]["transport"]["value"]
+    assert raw["gap_source"] == pytest.approx(records[0]["gap_source"], rel=1e-6)
 
 
 def test_the_target_may_have_no_labels_but_the_source_must(diagnosed, tool, folder, models):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import ot
 from torch import Generator, Tensor
 
 from ..checks import check_samples
@@ -33,6 +32,8 @@ def wasserstein1(
     >>> wasserstein1(x, x + torch.tensor([0.0, 2.0])).value
     2.0
     """
+    import ot  # seconds to import, and the default distance does not need it
+
     check_samples(x, y)
 
     def distance(x: Tensor, a: Tensor | None, y: Tensor, b: Tensor | None) -> TransportEstimate:

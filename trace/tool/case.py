@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ..diagnostic import Diagnostic, assemble
-from ..estimators.transport import self_transport
+from ..estimators.transport import SelfTransport, self_transport
 from ..evidence import examine
-from ..features import FeatureMap, identity, l2_normalised, layer_features
-from ..losses import Loss
-from ..probe import Features, Probe
 from ..sample import Sample
-from ..settings import Settings
-from .errors import ToolError
-from .models import AnyModel, SavedOutputs
+from .models import AnyModel
+from .preparing import Anchor, Prepared, Question, prepare
 from .rows import Part
 from .stages import Stages, summed
 
@@ -51,31 +45,6 @@ class Case(NamedTuple):
     """What was decided or noticed on the way, a sentence each."""
 
 
-class Anchor(NamedTuple):
-    """The samples of one anchor."""
-
-    name: str
-    source: Part
-    val: Part
-    test: Part | None
-
-
-class Question(NamedTuple):
-    """Everything that decides the diagnostics, besides models and samples."""
-
-    loss: Loss
-    classes: tuple[str, ...]
-    """Names by output; empty where only their numbers are known."""
-    settings: Settings
-    features: str
-    """``identity``, ``saved``, or a submodule of the old model."""
-    unit_features: bool
-    gradients: str
-    """``inputs`` or ``features``: where sensitivities are taken."""
-    scale_epsilon: bool
-    """Multiply the settings' epsilon by the features' total variance, for features that are not of unit length."""
-
-
 def measure(
     models: tuple[AnyModel, AnyModel],
     anchors: Sequence[Anchor],
@@ -87,96 +56,53 @@ def measure(
     stages: Stages,
 ) -> list[Case]:
     """One case per anchor."""
-    q = question
-    notes: list[str] = []
-    parts = [target, target_val, *(p for a in anchors for p in (a.source, a.val, a.test) if p is not None)]
-    _check_alike(parts)
-    at = (models[0].layer(q.features), models[1].layer(q.features)) if q.gradients == "features" else None
-    with stages("features"):
-        features = _features(models[0], q, parts)
-        spread = [features.of(part.sample) for part in (target, *(a.source for a in anchors))]
-    if q.scale_epsilon and (variance := float(torch.cat(spread).double().var(dim=0).sum())) > 0:
-        q = q._replace(settings=replace(q.settings, epsilon=q.settings.epsilon * variance))
-        notes.append(
-            f"the transport distance is smoothed with epsilon {q.settings.epsilon:.3g}, {question.settings.epsilon:g} "
-            "of the features' total variance; choose it with --set epsilon=..."
-        )
-    probes = (Probe(models[0], "--model", q.loss, q.settings), Probe(models[1], "--new-model", q.loss, q.settings))
-    for probe, key in zip(probes, ("logits", "new_logits"), strict=True):
-        _know_outputs(probe, key, parts)
-    with stages("outputs"):
-        _check_classes(q, probes[0].outputs(target.sample).shape[1])
+    prepared = prepare(models, anchors, target, target_val, question, stages)
+    settings = prepared.probes[0].settings
+    u_new = prepared.features.of(prepared.target.sample)
     target_self = None
-    if len(anchors) > 1 and q.settings.distance == "sinkhorn" and len(spread[0]) <= _MOST_CACHED:
+    if len(anchors) > 1 and settings.distance == "sinkhorn" and len(u_new) <= _MOST_CACHED:
         with stages("shift"):
-            target_self = self_transport(spread[0], epsilon=q.settings.epsilon, num_iters=q.settings.num_iters)
+            target_self = self_transport(u_new, epsilon=settings.epsilon, num_iters=settings.num_iters)
     shared = dict(stages.seconds)
-    cases = []
-    for anchor in anchors:
-        own = Stages()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            evidence = examine(
-                *probes, anchor.source.sample, target.sample,
-                source_val=anchor.val.sample, target_val=target_val.sample, features=features, gradient_at=at,
-                anchor_test=None if anchor.test is None else anchor.test.sample,
-                target_self=target_self, generator=generator, stage=own,
-            )  # fmt: skip
-            with own("outputs"):
-                on_source, on_target = (
-                    (probes[0].outputs(part.sample), probes[1].outputs(part.sample)) for part in (anchor.source, target)
-                )
-        warned = dict.fromkeys(str(warning.message) for warning in caught)
-        cases.append(
-            Case(
-                anchor.name, assemble(evidence, q.settings), anchor.source.sample, target.sample,
-                features.of(anchor.source.sample), spread[0], on_source, on_target,
-                (anchor.source.names, target.names), summed(shared, own.seconds), q.classes, (*notes, *warned),
-            )
+    found = []
+    for anchor, loaded in zip(prepared.anchors, anchors, strict=True):
+        case = _case(prepared, anchor, target_self, question.classes, generator)
+        seconds = summed(shared, case.seconds)
+        found.append(case._replace(source=loaded.source.sample, target=target.sample, seconds=seconds))
+    return found
+
+
+def _case(
+    prepared: Prepared,
+    anchor: Anchor,
+    target_self: SelfTransport | None,
+    classes: tuple[str, ...],
+    generator: Generator,
+) -> Case:
+    """The case of one anchor, with the library's warnings as notes."""
+    (old, new), features, target = prepared.probes, prepared.features, prepared.target
+    stages = Stages()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        evidence = examine(
+            old, new, anchor.source.sample, target.sample,
+            source_val=anchor.val.sample, target_val=prepared.target_val.sample, features=features,
+            gradient_at=prepared.gradient_at, anchor_test=None if anchor.test is None else anchor.test.sample,
+            target_self=target_self, generator=generator, stage=stages,
         )  # fmt: skip
-    return cases
-
-
-def _check_classes(q: Question, num_outputs: int) -> None:
-    if q.loss.classification and q.classes and len(q.classes) != num_outputs:
-        shown = ", ".join(q.classes[:6]) + (", ..." if len(q.classes) > 6 else "")
-        raise ToolError(
-            f"there are {len(q.classes)} classes ({shown}) and {num_outputs} outputs: list a name for every output, in "
-            "their order, with --classes"
-        )
-
-
-def _check_alike(parts: Sequence[Part]) -> None:
-    first, *others = parts
-    for part in others:
-        shapes = [list(p.sample.x.shape[1:]) for p in (part, first)]
-        if shapes[0] != shapes[1]:
-            raise ToolError(
-                f"a row of {part.origin} has shape {shapes[0]}, one of {first.origin} {shapes[1]}: give all samples "
-                "the same columns"
-            )
-
-
-def _features(model: AnyModel, q: Question, parts: Sequence[Part]) -> Features:
-    """h, with what was saved of it."""
-    h: FeatureMap = identity
-    if q.features not in ("identity", "saved"):
-        h = layer_features(model, model.layer(q.features))
-    features = Features(l2_normalised(h) if q.unit_features else h, batch_size=q.settings.batch_size)
-    for part in parts if q.features == "saved" else ():
-        saved = _saved(part, "features", "--features saved")
-        features.know(part.sample, nn.functional.normalize(saved, dim=1) if q.unit_features else saved)
-    return features
-
-
-def _know_outputs(probe: Probe, key: str, parts: Sequence[Part]) -> None:
-    """The saved outputs, where they are all there is of a model."""
-    if isinstance(probe.model, SavedOutputs):
-        for part in parts:
-            probe.know(part.sample, _saved(part, key, f"no {probe.name}"))
-
-
-def _saved(part: Part, key: str, why: str) -> Tensor:
-    if key not in part.saved:
-        raise ToolError(f"{part.origin} holds no {key}, which {why} needs: save it there with one row per sample")
-    return part.saved[key].to(part.sample.x.dtype)
+        with stages("outputs"):
+            on_source = (old.outputs(anchor.source.sample), new.outputs(anchor.source.sample))
+    return Case(
+        anchor=anchor.name,
+        diagnostic=assemble(evidence, old.settings),
+        source=anchor.source.sample,
+        target=target.sample,
+        source_features=features.of(anchor.source.sample),
+        target_features=features.of(target.sample),
+        source_logits=on_source,
+        target_logits=(old.outputs(target.sample), new.outputs(target.sample)),
+        names=(anchor.source.names, target.names),
+        seconds=stages.seconds,
+        classes=classes,
+        notes=(*prepared.notes, *dict.fromkeys(str(warning.message) for warning in caught)),
+    )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import joblib
-
 from .errors import ToolError, first_line, require
 
 
@@ -47,6 +45,8 @@ def load_pickle(path: Path, *, trust: bool) -> Any:
             f"{path} is a pickle, which can run any code when it is read: save the model with skops.io.dump, or pass "
             "--trust if you know where the file comes from"
         )
+    import joblib
+
     try:
         return joblib.load(path)
     except Exception as error:

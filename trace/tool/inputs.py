@@ -6,13 +6,14 @@ import argparse
 
 import torch
 
-from .case import Case, Question, measure
+from .case import Case, measure
 from .data import FORMATS as DATA
 from .errors import ToolError
 from .loading import Loader
 from .models import FORMATS as MODELS
 from .models import load_model
 from .options import loss_from, settings_from, whole
+from .preparing import Question
 from .stages import Stages
 
 __all__ = ["Case", "add_input_arguments", "cases"]
@@ -53,6 +54,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--unit-features", action="store_true", help="scale every feature row to length 1, as the paper does"
     )
+    how.add_argument("--scale", choices=("auto", "columns", "none"), default="auto",
+                     help="measure inputs in units of their columns' standard deviation: for tables (auto), always, "
+                     "or never")  # fmt: skip
     how.add_argument("--gradients", choices=("inputs", "features"), default="inputs",
                      help="take sensitivities in the inputs (default) or at the submodule of --features")  # fmt: skip
     how.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
@@ -90,6 +94,7 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
         features=arguments.features or ("identity" if loader.has_inputs else "saved"),
         unit_features=arguments.unit_features,
         gradients=arguments.gradients,
+        scale_columns=arguments.scale == "columns" or (arguments.scale == "auto" and loader.tables),
         scale_epsilon=not arguments.unit_features and not any(s.startswith("epsilon=") for s in arguments.settings),
     )
     found = measure(models, anchors, target, target_val, question, generator=generator, stages=stages)

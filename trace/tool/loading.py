@@ -6,12 +6,12 @@ import argparse
 
 import torch
 
-from .case import Anchor
 from .data import Reading, read_rows
 from .errors import ToolError
 from .images import Transform, plain_transform
 from .models import AnyModel, SavedOutputs
 from .options import named_paths
+from .preparing import Anchor
 from .rows import Part, Rows, at_most, held_out, ready
 
 ANCHOR = "source"
@@ -38,6 +38,8 @@ class Loader:
         self.columns = _common("columns", models[0].columns, models[1].columns)
         self.transform = _transform(arguments, models)
         self.has_inputs = True
+        self.tables = True
+        """Whether all samples are tables."""
         self.notes: list[str] = []
 
     def samples(self) -> tuple[list[Anchor], Part, Part]:
@@ -86,6 +88,7 @@ class Loader:
             self.classes = rows.classes
             self._note(f"outputs are taken in the order of the folders of {rows.origin}; --classes gives another")
         self.columns = rows.columns if self.columns is None else self.columns
+        self.tables = self.tables and rows.columns is not None
         if rows.labels is None:
             self._note(f"{rows.origin} has no labels")
         if rows.ignored:

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..adapters import from_sklearn
 from ..estimators.lipschitz import Model, NoGradientError
 from .errors import ToolError, first_line
 from .estimator_files import load_pickle, load_skops
@@ -144,6 +143,8 @@ def _adapted(found: object, spec: str) -> Loaded:
         return Loaded(found)
     if not hasattr(found, "predict"):
         raise ToolError(f"{spec} gives a {type(found).__name__}: a torch module or a scikit-learn estimator is needed")
+    from ..adapters import from_sklearn  # scikit-learn takes seconds to import
+
     try:
         model = from_sklearn(found)
     except ValueError as error:
