@@ -112,6 +112,35 @@ print(to_text(diagnose(lambda x: x, lambda x: 2 * x, s, t)))
     assert "model change" in run_clean(site, code)
 
 
+def test_the_wheel_brings_the_command(site, tmp_path):
+    """As a new user has it: an empty folder, where ``trace`` is the standard library's."""
+    (points,) = site.glob("trace_shift-*.dist-info/entry_points.txt")
+    assert "trace-shift = trace_shift.tool.cli:main" in points.read_text()
+    code = """
+import numpy as np
+g = np.random.default_rng(0)
+for name in ("old", "new"):
+    x = g.normal(size=(60, 3))
+    np.savez(name, features=x, y=(x[:, 0] > 0).astype(int), logits=x[:, :2], new_logits=x[:, 1:])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"}
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert run("-c", code).returncode == 0
+    done = run("-m", "trace_shift", "diagnose", "--source", "old.npz", "--target", "new.npz", "--json", "out.json")
+    assert done.returncode == 0, done.stderr
+    assert "model change" in done.stdout
+    assert done.stderr == ""
+    assert (tmp_path / "out.json").exists()
+    wrong = run("-m", "trace_shift", "diagnose", "--source", "missing.npz", "--target", "new.npz")
+    assert (wrong.returncode, wrong.stdout) == (3, "")
+    assert wrong.stderr == "python -m trace_shift diagnose: missing.npz does not exist: check the path\n"
+
+
 def imported_modules(path):
     """Names of the library's own modules that a file imports, relative to trace/."""
     for node in ast.walk(ast.parse(path.read_text())):

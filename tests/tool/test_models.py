@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import sys
 import zipfile
 
 import joblib
@@ -259,6 +260,34 @@ def test_timm_errors(tmp_path, small):
         with pytest.raises(ToolError, match=words):
             load_timm(spec)
     assert not (tmp_path / "ran").exists()
+
+
+COUNTING = """
+from tests.tool.conftest import net
+rows = {"old": 0, "new": 0}
+def counted(name):
+    model = net(name)
+    def count(module, inputs): rows[name] += len(inputs[0])
+    model.register_forward_pre_hook(count)
+    return model
+def old(): return counted("old")
+def new(): return counted("new")
+"""
+
+
+@pytest.mark.parametrize("features", ["identity", "hidden"])
+def test_every_model_sees_every_row_once(diagnosed, update, tmp_path, monkeypatch, features):
+    module = f"counting_{features}"
+    (tmp_path / f"{module}.py").write_text(COUNTING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    anchors = ("--source", f"a={update / 'source.npz'}", "--source", f"b={update / 'test.npz'}")
+    diagnosed("--model", f"{module}:old", "--new-model", f"{module}:new", *anchors, "--target", update / "target.npz",
+              "--features", features)  # fmt: skip
+    everything, held_out_anchors, held_out_target = 200 + 300 + 160, 30 + 45, 24
+    rows_seen = sys.modules[module].rows
+    unused = held_out_target if features == "identity" else 0  # where only the new model's losses are needed
+    assert rows_seen["old"] == everything - unused + held_out_anchors  # outputs, then gradients on the held-out anchors
+    assert rows_seen["new"] == everything + held_out_target  # gradients on the held-out target, once for both anchors
 
 
 def test_a_submodule_as_h_and_as_the_place_of_gradients(diagnosed, update, tmp_path, monkeypatch):

@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(options)
     try:
         return int(importlib.import_module(_path(arguments.command)).main(arguments))
+    except KeyboardInterrupt:
+        print(f"{parser.prog} {arguments.command}: interrupted", file=sys.stderr)
+        return FAILED
     except Exception as error:
         if arguments.debug:
             raise

@@ -85,6 +85,10 @@ def prepare(
         target, target_val = scaling.scaled(target), scaling.scaled(target_val)
         run = (scaling.undone_before(models[0]), scaling.undone_before(models[1]))
         notes.append("columns count in units of their standard deviation in the source; --scale none keeps their own")
+    if q.features == "identity" and target.sample.x.ndim > 2:
+        notes.append(
+            "the shift is measured in raw pixels; a layer says more about images, such as --features global_pool"
+        )
     parts = [target, target_val, *(part for anchor in anchors for part in anchor.parts())]
     probes = (Probe(run[0], "--model", q.loss, q.settings), Probe(run[1], "--new-model", q.loss, q.settings))
     for probe, model, key in zip(probes, models, ("logits", "new_logits"), strict=True):
@@ -96,8 +100,7 @@ def prepare(
         features = _features(run[0], layer, probes[0], q, parts)
         _check_classes(q, probes[0].outputs(target.sample).shape[1])
     with stages("features"):
-        spread = torch.cat([features.of(part.sample) for part in (target, *(a.source for a in anchors))])
-        variance = float(spread.double().var(dim=0).sum())
+        variance = _total_variance([features.of(part.sample) for part in (target, *(a.source for a in anchors))])
     if q.scale_epsilon and variance > 0:
         epsilon = q.settings.epsilon * variance
         for probe in probes:
@@ -125,6 +128,13 @@ def _features(model: nn.Module, layer: nn.Module | None, probe: Probe, q: Questi
             probe.know(part.sample, z)
         features.know(part.sample, of_length(u))
     return features
+
+
+def _total_variance(samples: Sequence[Tensor], rows: int = 1024) -> float:
+    """Sum over columns of the variance in all samples together, in float64, a few rows at a time."""
+    n = sum(len(u) for u in samples)
+    mean = torch.stack([u.sum(dim=0, dtype=torch.float64) for u in samples]).sum(dim=0) / n
+    return sum(float((part.double() - mean).square().sum()) for u in samples for part in u.split(rows)) / n
 
 
 def _check_classes(q: Question, num_outputs: int) -> None:
