@@ -221,8 +221,10 @@ def test_regression(generator):
     unbounded = diagnose(f, f_new, *samples, **halves, loss=SquaredError())
     assert unbounded.reasons["label_noise"] == "the loss is unbounded"
     assert math.isnan(unbounded.bound_full())
-    with pytest.raises(ValueError, match="pseudo-labels exist for classification only"):
-        diagnose(f, f_new, samples[0], Sample(x_new), loss=Huber(limit=5.0))
+    unlabelled = diagnose(f, f_new, samples[0], Sample(x_new), loss=Huber(limit=5.0))
+    assert "no pseudo-labels for regression" in unlabelled.reasons["sensitivity_target"]
+    assert math.isnan(unlabelled.emp_shift_ot)
+    assert math.isfinite(unlabelled.model_change)
 
 
 def test_models_come_back_as_they_were(update):

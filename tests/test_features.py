@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trace.features import extract, identity, l2_normalised, layer_features
+from trace.features import extract, extract_with_outputs, identity, l2_normalised, layer_features
 
 
 @pytest.fixture
@@ -71,3 +71,14 @@ def test_layer_outside_the_model(model):
     recurrent = nn.GRU(3, 2)
     with pytest.raises(ValueError, match="layer returns a tuple"):
         layer_features(recurrent, recurrent)(torch.zeros(2, 3))
+
+
+def test_features_and_outputs_of_one_pass(model, generator):
+    x = torch.randn(10, 3, generator=generator)
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    features, outputs = extract_with_outputs(model, model[2], x, batch_size=4)
+    assert len(calls) == 3
+    assert model.training
+    assert torch.allclose(features, extract(layer_features(model, model[2]), x))
+    assert torch.allclose(outputs, model.eval()(x))

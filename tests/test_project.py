@@ -21,19 +21,22 @@ LAYERS = [
     {"checks", "report_markup", "report_style"},
     {"losses", "sample", "models", "thumbnail"},
     {"estimators", "training", "worlds"},
-    {"features", "matching", "settings", "embedding", "examples"},
-    {"shift"},
+    {"features", "matching", "settings", "embedding", "examples", "adapters"},
+    {"shift", "probe"},
     {"evidence"},
     {"diagnostic"},
-    {"scores", "baselines", "metrics", "selection", "score_parts"},
+    {"scores", "baselines", "metrics", "selection", "score_parts", "report_words"},
     {"bootstrap", "report", "score_interval"},
-    {"gate"},
+    {"gate", "tracking"},
     {"conformal", "verdict_text", "report_case", "report_svg"},
     {"report_scatter", "report_terms"},
     {"report_sections"},
     {"report_html"},
     {"tool"},
+    {"__main__"},
 ]
+COMMAND_LINE = ("tool", "__main__.py")
+"""The only parts of the library that see paths and options."""
 
 
 def pins():
@@ -114,6 +117,35 @@ print(to_text(diagnose(lambda x: x, lambda x: 2 * x, s, t)))
     assert "model change" in run_clean(site, code)
 
 
+def test_the_wheel_brings_the_command(site, tmp_path):
+    """As a new user has it: an empty folder, where ``trace`` is the standard library's."""
+    (points,) = site.glob("trace_shift-*.dist-info/entry_points.txt")
+    assert "trace-shift = trace_shift.tool.cli:main" in points.read_text()
+    code = """
+import numpy as np
+g = np.random.default_rng(0)
+for name in ("old", "new"):
+    x = g.normal(size=(60, 3))
+    np.savez(name, features=x, y=(x[:, 0] > 0).astype(int), logits=x[:, :2], new_logits=x[:, 1:])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"}
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert run("-c", code).returncode == 0
+    done = run("-m", "trace_shift", "diagnose", "--source", "old.npz", "--target", "new.npz", "--json", "out.json")
+    assert done.returncode == 0, done.stderr
+    assert "model change" in done.stdout
+    assert done.stderr == ""
+    assert (tmp_path / "out.json").exists()
+    wrong = run("-m", "trace_shift", "diagnose", "--source", "missing.npz", "--target", "new.npz")
+    assert (wrong.returncode, wrong.stdout) == (3, "")
+    assert wrong.stderr == "python -m trace_shift diagnose: missing.npz does not exist: check the path\n"
+
+
 def imported_modules(path):
     """Names of the library's own modules that a file imports, relative to trace/."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -140,7 +172,7 @@ def test_imports_point_one_way():
 def test_the_library_sees_tensors_only():
     banned = {"wandb", "yaml", "omegaconf", "submitit", "argparse", "pathlib", "logging", "experiments"}
     for path in (ROOT / "trace").rglob("*.py"):
-        if path.is_relative_to(ROOT / "trace" / "tool"):
+        if path.relative_to(ROOT / "trace").parts[0] in COMMAND_LINE:
             continue
         tree = ast.parse(path.read_text())
         names = {a.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}

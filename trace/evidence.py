@@ -6,29 +6,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, nn
 
 from .checks import check_labels, check_vector
 from .estimators.anchor import AnchorTerms, anchor_terms
-from .estimators.gaps import Gap, validation_gap
-from .estimators.lipschitz import (
-    GradientQuantile,
-    Model,
-    NoGradientError,
-    evaluation_mode,
-    gradient_quantile,
-    rows_of,
-)
+from .estimators.gaps import Gap
+from .estimators.lipschitz import GradientQuantile, Model
 from .estimators.output_distance import OutputDistance, output_distance
-from .estimators.rkhs_norm import RKHSNorm, Spectrum, rkhs_norm
-from .features import FeatureMap, extract, identity
-from .losses import Loss, ZeroOne, check_within_bound
+from .estimators.rkhs_norm import RKHSNorm, Spectrum
+from .estimators.transport import SelfTransport
+from .features import FeatureMap, identity
+from .losses import Loss, ZeroOne
+from .probe import Features, Probe
 from .sample import Sample, check_sample_pair
 from .settings import Settings
 from .shift import Shift, measure_shift
+
+Stage = Callable[[str], AbstractContextManager[object]]
+"""Called with the name of a stage around its work, by whoever keeps the time."""
 
 
 class RiskChange(NamedTuple):
@@ -82,121 +81,85 @@ def gather(
 
     ``spectrum`` is that of the held-out target features at the bandwidth of ``shift.mmd``, shared by all candidates.
     """
-    old, new = _Probe(model, "model", loss, settings), _Probe(new_model, "new_model", loss, settings)
+    return examine(
+        Probe(model, "model", loss, settings), Probe(new_model, "new_model", loss, settings), source, target,
+        source_val=source_val, target_val=target_val, features=Features(feature_map, batch_size=settings.batch_size),
+        gradient_at=gradient_at, anchor_test=anchor_test, shift=shift, spectrum=spectrum, generator=generator,
+    )  # fmt: skip
+
+
+def examine(
+    old: Probe,
+    new: Probe,
+    source: Sample,
+    target: Sample,
+    *,
+    source_val: Sample | None,
+    target_val: Sample | None,
+    features: Features,
+    gradient_at: tuple[nn.Module, nn.Module] | None = None,
+    anchor_test: Sample | None = None,
+    shift: Shift | None = None,
+    target_self: SelfTransport | None = None,
+    spectrum: Spectrum | None = None,
+    generator: Generator | None = None,
+    stage: Stage = nullcontext,
+) -> Evidence:
+    """`gather` for models that are already probed: what they, ``features`` and ``shift`` know is not computed again.
+
+    ``target_self`` serves the shift where many sources are compared with one target; ``stage`` hears what is running.
+    """
+    loss, settings = old.loss, old.settings
     reasons: dict[str, str] = {}
     samples = {"source": source, "target": target, "source_val": source_val, "target_val": target_val,
                "anchor_test": anchor_test}  # fmt: skip
     present = {name: check_sample_pair(sample, name) for name, sample in samples.items() if sample is not None}
     anchor, held_out = source_val or source, target_val or target
     at_old, at_new = gradient_at or (None, None)
-    num_outputs = old.outputs(target).shape[1]
-    for name, sample in present.items():
-        _check_targets(sample, loss, num_outputs, name)
+    with stage("outputs"):
+        num_outputs = old.outputs(target).shape[1]
+        for name, sample in present.items():
+            _check_targets(sample, loss, num_outputs, name)
+        moved = output_distance(loss.clip(old.outputs(target)), loss.clip(new.outputs(target)), clip_at=None)
+        moved = moved._replace(reach=loss.output_diameter(num_outputs))
+        gap_source = old.gap(source, source_val, reasons, "gap_source")
+        gap_target = new.gap(target, target_val, reasons, "gap_target")
+        on_anchor = anchor_terms(old.outputs(anchor), new.outputs(anchor), loss, delta=settings.delta)
+        risk_change = None if anchor_test is None else _risk_change(old, new, anchor_test)
     if source_val is None:
         reasons["anchor"] = "computed on the source's training inputs, for which the intervals do not hold"
-    if shift is None:
-        u, u_new = (extract(feature_map, x, batch_size=settings.batch_size) for x in (source.x, target.x))
-        shift = measure_shift(u, u_new, settings, generator=generator)
-    shift.check(settings, (len(source.x), len(target.x)))
+    if anchor_test is None:
+        reasons["risk_change"] = "needs a labelled anchor test sample"
+    with stage("gradients"):
+        sensitivity_source = old.sensitivity(anchor, old, at_old, reasons, "sensitivity_source")
+        sensitivity_target = new.sensitivity(held_out, old, at_new, reasons, "sensitivity_target")
+    with stage("shift"):
+        if shift is None:
+            u, u_new = features.of(source), features.of(target)
+            shift = measure_shift(u, u_new, settings, target_self=target_self, generator=generator)
+        shift.check(settings, (len(source.x), len(target.x)))
     if shift.transport.value < 0:
         reasons["transport"] = "a numerical zero below 0, taken as 0 in the bound"
-    evidence = Evidence(
-        gap_source=old.gap(source, source_val, reasons, "gap_source"),
-        gap_target=new.gap(target, target_val, reasons, "gap_target"),
-        output_distance=output_distance(
-            loss.clip(old.outputs(target)), loss.clip(new.outputs(target)), clip_at=None
-        )._replace(reach=loss.output_diameter(num_outputs)),
-        sensitivity_source=old.sensitivity(anchor, old, at_old, reasons, "sensitivity_source"),
-        sensitivity_target=new.sensitivity(held_out, old, at_new, reasons, "sensitivity_target"),
+    with stage("kernel norm"):
+        norm = new.rkhs_norm(held_out, features, shift.mmd.bandwidth, spectrum, reasons)
+    return Evidence(
+        gap_source=gap_source,
+        gap_target=gap_target,
+        output_distance=moved,
+        sensitivity_source=sensitivity_source,
+        sensitivity_target=sensitivity_target,
         shift=shift,
-        rkhs_norm=new.rkhs_norm(held_out, feature_map, shift.mmd.bandwidth, spectrum, reasons),
-        anchor=anchor_terms(old.outputs(anchor), new.outputs(anchor), loss, delta=settings.delta),
-        risk_change=None if anchor_test is None else _risk_change(old, new, anchor_test),
+        rkhs_norm=norm,
+        anchor=on_anchor,
+        risk_change=risk_change,
         lipschitz=loss.lipschitz,
         loss_bound=loss.bound(num_outputs, settings.loss_bound),
         sizes={name: len(sample.x) for name, sample in present.items()},
         reasons=reasons,
     )
-    if anchor_test is None:
-        reasons["risk_change"] = "needs a labelled anchor test sample"
-    return evidence
 
 
-class _Probe:
-    """One model with its loss: outputs are computed once per sample and kept."""
-
-    def __init__(self, model: Model, name: str, loss: Loss, settings: Settings) -> None:
-        self.model, self.name, self.loss, self.settings = model, name, loss, settings
-        self._outputs: dict[int, Tensor] = {}
-
-    def outputs(self, sample: Sample) -> Tensor:
-        """``[n, C]``, in eval mode, without gradients."""
-        key = id(sample.x)
-        if key not in self._outputs:
-            size = self.settings.batch_size
-            with torch.no_grad(), evaluation_mode(self.model):
-                batches = (sample.x[start : start + size].clone() for start in range(0, len(sample.x), size))
-                self._outputs[key] = torch.cat([rows_of(self.model, x, self.name) for x in batches])
-        return self._outputs[key]
-
-    def losses(self, sample: Sample, labels: Tensor) -> Tensor:
-        z = self.outputs(sample)
-        return check_within_bound(self.loss(z, labels), self.loss.bound(z.shape[1]), f"the losses of {self.name}")
-
-    def gap(self, train: Sample, val: Sample | None, reasons: dict[str, str], key: str) -> Gap | None:
-        if val is None:
-            reasons[key] = "needs a validation split"
-        elif train.y is None or val.y is None:
-            reasons[key] = "needs labels on the sample and on its validation split"
-        else:
-            return validation_gap(self.losses(train, train.y), self.losses(val, val.y))
-        return None
-
-    def sensitivity(
-        self, sample: Sample, labeller: _Probe, at: nn.Module | None, reasons: dict[str, str], key: str
-    ) -> GradientQuantile | None:
-        """The gradient quantile; without labels, with the labeller's predictions (``app:metrics``: Q's)."""
-        labels = sample.y
-        if labels is None and self.loss.classification:
-            labels = labeller.outputs(sample).argmax(dim=1)
-        s = self.settings
-        try:
-            found = gradient_quantile(
-                self.model,
-                sample.x,
-                labels,
-                self.loss,
-                q=s.q,
-                eta=s.eta,
-                at=at,
-                batch_size=s.batch_size,
-                name=self.name,
-            )
-        except NoGradientError as error:
-            reasons[key] = str(error)
-            return None
-        return found._replace(pseudo_labels=sample.y is None)
-
-    def rkhs_norm(
-        self,
-        sample: Sample,
-        feature_map: FeatureMap,
-        bandwidth: float,
-        spectrum: Spectrum | None,
-        reasons: dict[str, str],
-    ) -> RKHSNorm | None:
-        if sample.y is None:
-            reasons["rkhs_norm"] = "needs labels on the target"
-        elif len(sample.x) < 3:
-            reasons["rkhs_norm"] = "needs at least 3 held-out target samples"
-        else:
-            u = extract(feature_map, sample.x, batch_size=self.settings.batch_size)
-            t = self.losses(sample, sample.y)
-            return rkhs_norm(u, t.to(u.dtype), kernel=self.settings.kernel, bandwidth=bandwidth, spectrum=spectrum)
-        return None
-
-
-def _risk_change(old: _Probe, new: _Probe, test: Sample) -> RiskChange:
+def _risk_change(old: Probe, new: Probe, test: Sample) -> RiskChange:
     if test.y is None:
         raise ValueError("anchor_test has no labels: the true risk change needs them, leave it out otherwise")
     change = (new.losses(test, test.y) - old.losses(test, test.y)).double()

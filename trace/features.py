@@ -45,6 +45,19 @@ def layer_features(model: nn.Module, layer: nn.Module) -> FeatureMap:
     return features
 
 
+def extract_with_outputs(
+    model: nn.Module, layer: nn.Module, x: Tensor, *, batch_size: int = 1024
+) -> tuple[Tensor, Tensor]:
+    """`layer_features` ``[n, k]`` and the model's outputs ``[n, C]`` in batches, from one pass without gradients."""
+    outputs: list[Tensor] = []
+    handle = model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+    try:
+        features = extract(layer_features(model, layer), x, batch_size=batch_size)
+    finally:
+        handle.remove()
+    return features, torch.cat(outputs)
+
+
 def _cloned(output: Tensor) -> Tensor:
     """A copy, which later in-place layers leave alone."""
     if not isinstance(output, Tensor):

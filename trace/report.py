@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from .diagnostic import FORMS, Diagnostic
+from .report_words import GLOSSARY, in_words
 
 MEANING = {
     # term: its name, what makes it large and what lowers it
@@ -17,7 +18,8 @@ MEANING = {
 
 def to_text(d: Diagnostic) -> str:
     """The attribution as aligned text for a terminal."""
-    lines = ["TRACE diagnostic", headline(d), "", *_aligned(term_rows(d)), "", *_aligned(bound_rows(d)), ""]
+    lines = ["TRACE diagnostic", headline(d), *in_words(d), ""]
+    lines += [*_aligned(term_rows(d)), "", *_aligned(bound_rows(d)), ""]
     lines += ["on the anchor's own inputs:", *_aligned(anchor_rows(d))]
     if d.reasons:
         lines += [
@@ -25,18 +27,21 @@ def to_text(d: Diagnostic) -> str:
             "not available, or to be read with care:",
             *(f"  {name}: {why}" for name, why in sorted(d.reasons.items())),
         ]
+    lines += ["", "what the words mean:", *(f"  {name}: {text}" for name, text in GLOSSARY.items())]
     return "\n".join(line.rstrip() for line in [*lines, "", _footer(d)])
 
 
 def to_markdown(d: Diagnostic) -> str:
     """The attribution as Markdown tables, e.g. for a pull request."""
-    parts = ["## TRACE diagnostic", headline(d), _table(term_rows(d)), _table(bound_rows(d))]
+    parts = ["## TRACE diagnostic", f"**{headline(d)}** {' '.join(in_words(d))}"]
+    parts += [_table(term_rows(d)), _table(bound_rows(d))]
     parts += ["On the anchor's own inputs:", _table(anchor_rows(d))]
     if d.reasons:
         parts.append(
             "Not available, or to be read with care:\n\n"
             + "\n".join(f"- `{name}`: {why}" for name, why in sorted(d.reasons.items()))
         )
+    parts.append("What the words mean:\n\n" + "\n".join(f"- *{name}*: {text}" for name, text in GLOSSARY.items()))
     return "\n\n".join([*parts, _footer(d)])
 
 

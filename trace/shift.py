@@ -45,21 +45,23 @@ def measure_shift(
     settings: Settings | None = None,
     *,
     source_self: SelfTransport | None = None,
+    target_self: SelfTransport | None = None,
     generator: Generator | None = None,
 ) -> Shift:
     """Transport distance, its same-distribution floors, and MMD between features ``[n, k]`` and ``[m, k]``.
 
     Args:
         settings: distance, epsilon, kernel and bandwidth; the defaults if absent.
-        source_self: `self_transport` of the source features, where many targets share one source.
+        source_self, target_self: `self_transport` of either sample's features, where many others are compared with it.
         generator: for the floors, and for the subsampling of very large samples.
     """
     s = settings or Settings()
     floor = target_floor = None
     if s.distance == "sinkhorn":
         transport = sinkhorn_divergence(
-            source, target, epsilon=s.epsilon, num_iters=s.num_iters, x_self=source_self, generator=generator
-        )
+            source, target, epsilon=s.epsilon, num_iters=s.num_iters, x_self=source_self, y_self=target_self,
+            generator=generator,
+        )  # fmt: skip
         if generator is not None:
             floor, target_floor = (_floor(features, s, generator) for features in (source, target))
     else:

@@ -1,0 +1,141 @@
+"""scikit-learn estimators as models: exact outputs, gradients where they exist, reasons where they do not."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from trace import Sample, diagnose
+from trace.adapters import from_sklearn
+from trace.losses import SquaredError
+
+
+def perceptron(activation="relu", kind=MLPClassifier):
+    return kind(hidden_layer_sizes=(8, 5), activation=activation, solver="lbfgs", max_iter=20, tol=1.0, random_state=0)
+
+
+@pytest.fixture(params=[load_iris, load_breast_cancer], ids=["three classes", "two classes"])
+def data(request):
+    x, y = request.param(return_X_y=True)
+    return StandardScaler().fit_transform(x), y
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(),
+        make_pipeline(StandardScaler(), LogisticRegression(C=0.1)),
+        make_pipeline(StandardScaler(with_mean=False), LogisticRegression(fit_intercept=False)),
+        make_pipeline(StandardScaler(with_std=False), perceptron()),
+        *(perceptron(activation) for activation in ("relu", "tanh", "logistic", "identity")),
+    ],
+    ids=str,
+)
+def test_networks_equal_their_estimators(data, estimator):
+    x, y = data
+    estimator.fit(x, y)
+    model = from_sklearn(estimator)
+    inputs = torch.from_numpy(x).requires_grad_()
+    outputs = model(inputs)
+    assert model.differentiable
+    assert np.allclose(outputs.detach().exp().numpy(), estimator.predict_proba(x), atol=1e-12)
+    outputs[:, 0].sum().backward()
+    step = 1e-6 * np.eye(x.shape[1])[0]
+    p, p_less = (estimator.predict_proba(x + sign * step)[:, 0] for sign in (1, -1))
+    unsure = np.minimum(p, p_less) > 1e-4  # elsewhere the differences below lose their digits
+    slope = (np.log(p[unsure]) - np.log(p_less[unsure])) / 2e-6
+    assert unsure.sum() > 20
+    assert np.allclose(inputs.grad[unsure, 0].numpy(), slope, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", [LinearRegression(), Ridge(), perceptron(kind=MLPRegressor)], ids=str)
+def test_regressors(estimator):
+    x, y = load_diabetes(return_X_y=True)
+    estimator.fit(x, y)
+    outputs = from_sklearn(estimator)(torch.from_numpy(x))
+    assert outputs.shape == (len(x), 1)
+    assert np.allclose(outputs.detach()[:, 0].numpy(), estimator.predict(x))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RandomForestClassifier(5, random_state=0),
+        make_pipeline(MinMaxScaler(), LogisticRegression()),
+        DecisionTreeClassifier(max_depth=1, random_state=0),
+    ],
+    ids=str,
+)
+def test_other_classifiers_give_log_probabilities_and_no_gradient(data, estimator):
+    x, y = data
+    estimator.fit(x, y)
+    model = from_sklearn(estimator)
+    assert not model.differentiable
+    outputs = model(torch.from_numpy(x).float())
+    assert outputs.dtype == torch.float32
+    assert np.allclose(outputs.exp().numpy(), estimator.predict_proba(x.astype(np.float32).astype(float)), atol=1e-6)
+    sample = Sample(torch.from_numpy(x), torch.from_numpy(y))
+    found = diagnose(model, model, sample, sample, source_val=sample, target_val=sample)
+    assert "gives no gradients" in found.reasons["emp_shift_ot"]
+    assert math.isnan(found.bound_core("ot"))
+    assert found.bound_core("mmd") == 0
+
+
+def test_margins(data):
+    x, y = data
+    estimator = LinearSVC(tol=1e-2).fit(x, y)
+    outputs = from_sklearn(estimator)(torch.from_numpy(x)).numpy()
+    f = estimator.decision_function(x)
+    assert np.allclose(outputs[:, -1] - outputs[:, 0], f if f.ndim == 1 else f[:, -1] - f[:, 0])
+    assert (estimator.classes_[outputs.argmax(axis=1)] == estimator.predict(x)).all()
+
+
+def test_an_update_of_a_pipeline_in_ten_lines():
+    x, y = load_breast_cancer(return_X_y=True)
+    old, new = (
+        make_pipeline(StandardScaler(), LogisticRegression()).fit(x[part], y[part])
+        for part in (slice(0, 250), slice(200, 569))
+    )
+    x, y = torch.from_numpy(StandardScaler().fit_transform(x)), torch.from_numpy(y)
+    found = diagnose(from_sklearn(old), from_sklearn(new), Sample(x[:250], y[:250]), Sample(x[250:], y[250:]))
+    assert math.isfinite(found.emp_shift_ot)
+    assert found.model_change > 0
+
+
+def test_class_names():
+    x, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    assert from_sklearn(LogisticRegression().fit(x / 10, names)).classes == ("setosa", "versicolor", "virginica")
+
+
+def test_squared_error():
+    x, y = load_diabetes(return_X_y=True)
+    y = (y - y.mean()) / y.std()
+    model = from_sklearn(Ridge().fit(x, y))
+    sample = Sample(torch.from_numpy(x), torch.from_numpy(y))
+    found = diagnose(model, model, sample, sample, loss=SquaredError(limit=5.0))
+    assert found.model_change == 0
+    assert math.isfinite(found.emp_shift_ot)
+
+
+def test_what_is_refused():
+    x, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="LogisticRegression is not fitted"):
+        from_sklearn(LogisticRegression())
+    with pytest.raises(ValueError, match="StandardScaler has no predict"):
+        from_sklearn(StandardScaler().fit(x))
+    several = MultiOutputClassifier(DecisionTreeClassifier()).fit(x, np.stack([y, y], axis=1))
+    with pytest.raises(ValueError, match="several outputs per row"):
+        from_sklearn(several)

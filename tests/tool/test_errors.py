@@ -1,0 +1,157 @@
+"""Every mistake gets one sentence and exit code 3, and a traceback only when asked for."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from trace.tool.errors import ToolError, first_line, require
+
+from .conftest import rows
+
+
+class Failing(torch.nn.Module):
+    def forward(self, x):
+        if bool(x.sum() > -1e9):
+            raise RuntimeError("out of luck")
+        return x
+
+
+@pytest.fixture
+def failing(tmp_path):
+    with pytest.warns(FutureWarning, match="torch.jit"):
+        torch.jit.script(Failing()).save(tmp_path / "failing.pt")
+    return tmp_path / "failing.pt"
+
+
+def bad_samples(folder):
+    """Name of a broken file, its arrays, and what the tool says."""
+    x, y = rows(40, 0.0, 0)
+    hole = x.copy()
+    hole[7, 1] = np.nan
+    return [
+        ("nan", {"x": hole, "y": y}, "x holds NaN or infinity (first in row 7)"),
+        ("wide", {"x": np.hstack([x, x]), "y": y}, "wide.npz has shape [6], one of"),
+        ("label", {"x": x, "y": y + 6}, "holds labels 6 to 7, but the model has 2 outputs"),
+        ("one", {"x": x, "y": 0 * y}, "source holds one class only"),
+        ("short", {"x": x, "y": y[:5]}, "y has shape [5] for 40 rows of x"),
+        ("half", {"x": x, "y": y + 0.5}, "the label of row 0 is"),
+        ("key", {"x": x, "Y": y}, "holds 'Y', which is none of x, y"),
+        ("none", {"y": y}, "holds neither x nor features"),
+        ("text", {"x": x.astype(str), "y": y}, "real numbers are needed"),
+        (
+            "names",
+            {"x": x, "y": np.where(y == 1, "cat", "dog")},
+            "list them in the order of the outputs with --classes",
+        ),
+        ("empty", {"x": x[:0], "y": y[:0]}, "is empty"),
+        ("features", {"features": x, "y": y}, "holds no x, which --model"),
+    ]
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_bad_samples(tool, update, tmp_path, case):
+    name, arrays, words = bad_samples(tmp_path)[case]
+    np.savez(tmp_path / f"{name}.npz", **arrays)
+    code, out, err = tool("diagnose", "--model", update / "old.pt", "--new-model", update / "new.pt",
+                          "--source", tmp_path / f"{name}.npz", "--target", update / "target.npz")  # fmt: skip
+    assert (code, out) == (3, "")
+    assert words in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "missing.pt"], "--model missing.pt does not exist: a model is TorchScript"),
+        (["--model", "{folder}/source.npz"], "is of no known kind"),
+        (["--source", "missing.npz"], "missing.npz does not exist"),
+        (["--source", "{folder}/old.pt"], "data of this kind are not known: use .npz"),
+        (["--set", "qq=0.9"], "there is no setting 'qq', did you mean q?"),
+        (["--set", "q=high"], "q must be a number, got 'high'"),
+        (["--set", "q=2"], "q must lie strictly between 0 and 1"),
+        (["--set", "num_iters=2.5"], "num_iters must be a whole number"),
+        (["--loss", "hinge"], "--loss hinge is not known: use cross-entropy"),
+        (["--loss", "squared-error:x"], "'x' is no number"),
+        (["--device", "cuda:9"], "--device cuda:9 is not available"),
+        (["--device", "toaster"], "--device toaster is not available"),
+        (["--features", "hidden"], "is TorchScript, whose layers cannot be watched"),
+        (["--features", "saved"], "holds no features, which --features saved needs"),
+        (["--source-val", "b={folder}/test.npz"], "--source-val is for 'b', which is no anchor: name one of source"),
+        (["--source", "{folder}/test.npz"], "names 'source' twice"),
+        (["--json", "{folder}/nowhere/d.json"], "does not exist: make it first"),
+        (["--json", "{folder}"], "is a folder: name a file to write"),
+        (["--classes", "2,3"], "'1' is none of the classes (2, 3)"),
+        (["--batch-size", "0"], "argument --batch-size: a whole number of at least 1 is needed, got '0'"),
+        (["--limit", "few"], "argument --limit: a whole number of at least 1 is needed, got 'few'"),
+        (["--source", "{folder}"], "holds no images"),
+        (["--classes", "a,b,c"], "there are 3 classes (a, b, c) and 2 outputs"),
+        (["--seed", "soon"], "argument --seed: invalid int value: 'soon'"),
+        (["--nonsense"], "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_bad_options(tool, update, options, words):
+    usual = {"--model": update / "old.pt", "--new-model": update / "new.pt", "--source": update / "source.npz",
+             "--target": update / "target.npz"}  # fmt: skip
+    given = [option.format(folder=update) for option in options]
+    repeated = "names 'source' twice" in words
+    defaults = [str(v) for key, value in usual.items() if key not in given or repeated for v in (key, value)]
+    code, out, err = tool("diagnose", *defaults, *given)
+    assert (code, out) == (3, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_saved_outputs_must_be_there(tool, update):
+    code, _, err = tool("diagnose", "--source", update / "source.npz", "--target", update / "target.npz")
+    assert code == 3
+    assert "target.npz holds no logits, which no --model needs" in err
+
+
+def test_a_failing_model_is_named(tool, update, failing):
+    options = ("--new-model", failing, "--source", update / "source.npz", "--target", update / "target.npz")
+    code, _, err = tool("diagnose", "--model", update / "old.pt", *options)
+    assert code == 3
+    assert "--new-model" in err
+    assert "failing.pt failed on inputs [136, 3] of torch.float32" in err
+    assert "out of luck" in err
+    assert err.count("\n") == 1
+    with pytest.raises(ToolError, match="out of luck"):
+        tool("diagnose", "--debug", "--model", update / "old.pt", *options)
+
+
+def test_inputs_of_another_shape(tool, update, tmp_path):
+    x, y = rows(40, 0.0, 0)
+    np.savez(tmp_path / "wide.npz", x=np.hstack([x, x]), y=y)
+    code, _, err = tool("diagnose", "--model", update / "old.pt", "--new-model", update / "new.pt",
+                        "--source", tmp_path / "wide.npz", "--target", tmp_path / "wide.npz")  # fmt: skip
+    assert code == 3
+    assert "old.pt failed on inputs [34, 6] of torch.float32: RuntimeError: mat1 and mat2 shapes" in err
+
+
+def test_no_command_and_unknown_commands(tool):
+    assert tool()[0] == 3
+    code, _, err = tool("diagnos")
+    assert code == 3
+    assert "invalid choice: 'diagnos'" in err
+
+
+def test_help_teaches(tool):
+    code, out, _ = tool("diagnose", "--help")
+    assert code == 0
+    for words in ("examples:", "--anchor-test", "--trust", "timm:resnet18@", "exit code is 0, or 3"):
+        assert words in out
+    assert "diagnose" in tool("--help")[1]
+
+
+def test_a_missing_package_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(ToolError, match=r"reading a.skops needs the package skops: pip install 'trace-shift\[skops\]'"):
+        require("skops.io", extra="skops", purpose="reading a.skops")
+
+
+def test_first_line():
+    assert first_line(ValueError("one\ntwo")) == "ValueError: one"
+    assert first_line(KeyError()) == "KeyError"

@@ -1,0 +1,82 @@
+"""A Diagnostic in sentences, for people who have not read the paper."""
+
+from __future__ import annotations
+
+import math
+
+from .diagnostic import Diagnostic
+
+GLOSSARY = {
+    "source generalisation gap": "how much better the old model does on its training data than on held-out data; "
+    "large: it overfits, so use more anchor data or regularise",
+    "target generalisation gap": "the same of the new model on the target; large: more target data, or regularise",
+    "model change": "how far the update moved the outputs on the target, in units of the loss; large: lower learning "
+    "rate, fewer epochs, distillation from the old model",
+    "covariate-shift penalty": "distance between anchor and target inputs times the models' sensitivity; large: "
+    "collect target data closer to the anchor, or lower the sensitivity",
+    "remainders": "label noise, validation error and population: what finite samples leave open; they shrink with more "
+    "rows, and nothing else lowers them",
+    "forms": "ot measures the shift by optimal transport, mmd by a kernel, hybrid by both: three bounds on one change",
+    "core and full": "without and with the remainders; only the full bound comes with a probability",
+}
+"""What the words of the report mean, and what to do about a large term."""
+
+
+def in_words(d: Diagnostic) -> list[str]:
+    """What the numbers say, a sentence each."""
+    return [sentence for sentence in (_change(d), _bound(d), _disagreement(d), _shift(d)) if sentence]
+
+
+def _change(d: Diagnostic) -> str:
+    found = d.evidence.risk_change
+    if found is None:
+        return "The true change of the anchor's risk is not known: that takes a labelled anchor test sample."
+    error = "" if math.isnan(found.error_rate) else f"; the error rate changed by {100 * found.error_rate:+.2g} points"
+    if math.isnan(found.standard_error):
+        return f"The true change comes from {found.num_samples} labelled rows{error}."
+    sure = "more" if abs(found.value) > 2 * found.standard_error else "no more"
+    return (
+        f"The true change comes from {found.num_samples} labelled rows with a standard error of "
+        f"{found.standard_error:.2g}: {sure} than chance explains{error}."
+    )
+
+
+def _bound(d: Diagnostic) -> str:
+    allowed = [
+        f"{d.bound_core(form):.4g} ({form}; {_with_remainders(d.bound_full(form))})"
+        for form in ("ot", "mmd")
+        if not math.isnan(d.bound_core(form))
+    ]
+    if not allowed:
+        return "There is no bound on the change: a term is missing in every form (see below)."
+    return f"The terms allow a change of up to {' or '.join(allowed)} in either direction."
+
+
+def _with_remainders(full: float) -> str:
+    return "remainders not known" if math.isnan(full) else f"{full:.4g} with all remainders"
+
+
+def _disagreement(d: Diagnostic) -> str:
+    anchor = d.evidence.anchor
+    if math.isnan(anchor.disagreement.value):
+        return ""
+    share = anchor.disagreement.value
+    return (
+        f"The models disagree on {share:.2%} of {anchor.num_samples} anchor inputs, so there the error rate changes by "
+        "no more than that."
+    )
+
+
+def _shift(d: Diagnostic) -> str:
+    shift = d.evidence.shift
+    if shift.floor is None:
+        return ""
+    distance, floor = shift.transport.value, shift.floor.value
+    halves = f"two halves of the anchor's own ({distance:.4g} against {floor:.4g})"
+    if distance <= floor:
+        return (
+            f"Anchor and target inputs lie no farther apart than {halves}: by this distance alone the penalty shows no "
+            "shift."
+        )
+    mostly = ", so most of it comes from finite samples and not from a shift" if distance < 2 * floor else ""
+    return f"Anchor and target inputs lie farther apart than {halves}{mostly}."

@@ -1,0 +1,108 @@
+"""Diagnostics of one update on several anchors: every model sees every sample once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Generator, Tensor
+
+from ..diagnostic import Diagnostic, assemble
+from ..estimators.transport import SelfTransport, self_transport
+from ..evidence import examine
+from ..sample import Sample
+from .models import AnyModel
+from .preparing import Anchor, Prepared, Question, prepare
+from .rows import Part
+from .stages import Stages, summed
+
+_MOST_CACHED = 20_000
+"""Largest target whose own transport problem is kept for the next anchor."""
+
+
+class Case(NamedTuple):
+    """One anchor with everything that was computed for it."""
+
+    anchor: str
+    diagnostic: Diagnostic
+    source: Sample
+    """The anchor's training inputs as loaded, with labels if any."""
+    target: Sample
+    source_features: Tensor
+    target_features: Tensor
+    """h of both samples, ``[n, k]`` and ``[m, k]``."""
+    source_logits: tuple[Tensor, Tensor]
+    target_logits: tuple[Tensor, Tensor]
+    """Q and Q~ on each sample, ``[n, C]`` and ``[m, C]``."""
+    names: tuple[list[str], list[str]]
+    """What to call the rows of source and target: file names, or row numbers."""
+    seconds: dict[str, float]
+    """By stage; what all anchors share is in each."""
+    classes: tuple[str, ...] = ()
+    """Names by output; none where only their numbers are known."""
+    notes: tuple[str, ...] = ()
+    """What was decided or noticed on the way, a sentence each."""
+
+
+def measure(
+    models: tuple[AnyModel, AnyModel],
+    anchors: Sequence[Anchor],
+    target: Part,
+    target_val: Part,
+    question: Question,
+    *,
+    generator: Generator,
+    stages: Stages,
+) -> list[Case]:
+    """One case per anchor."""
+    prepared = prepare(models, anchors, target, target_val, question, stages)
+    settings = prepared.probes[0].settings
+    u_new = prepared.features.of(prepared.target.sample)
+    target_self = None
+    if len(anchors) > 1 and settings.distance == "sinkhorn" and len(u_new) <= _MOST_CACHED:
+        with stages("shift"):
+            target_self = self_transport(u_new, epsilon=settings.epsilon, num_iters=settings.num_iters)
+    shared = dict(stages.seconds)
+    found = []
+    for anchor, loaded in zip(prepared.anchors, anchors, strict=True):
+        case = _case(prepared, anchor, target_self, question.classes, generator)
+        seconds = summed(shared, case.seconds)
+        found.append(case._replace(source=loaded.source.sample, target=target.sample, seconds=seconds))
+    return found
+
+
+def _case(
+    prepared: Prepared,
+    anchor: Anchor,
+    target_self: SelfTransport | None,
+    classes: tuple[str, ...],
+    generator: Generator,
+) -> Case:
+    """The case of one anchor, with the library's warnings as notes."""
+    (old, new), features, target = prepared.probes, prepared.features, prepared.target
+    stages = Stages()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        evidence = examine(
+            old, new, anchor.source.sample, target.sample,
+            source_val=anchor.val.sample, target_val=prepared.target_val.sample, features=features,
+            gradient_at=prepared.gradient_at, anchor_test=None if anchor.test is None else anchor.test.sample,
+            target_self=target_self, generator=generator, stage=stages,
+        )  # fmt: skip
+        with stages("outputs"):
+            on_source = (old.outputs(anchor.source.sample), new.outputs(anchor.source.sample))
+    return Case(
+        anchor=anchor.name,
+        diagnostic=assemble(evidence, old.settings),
+        source=anchor.source.sample,
+        target=target.sample,
+        source_features=features.of(anchor.source.sample),
+        target_features=features.of(target.sample),
+        source_logits=on_source,
+        target_logits=(old.outputs(target.sample), new.outputs(target.sample)),
+        names=(anchor.source.names, target.names),
+        seconds=stages.seconds,
+        classes=classes,
+        notes=(*prepared.notes, *dict.fromkeys(str(warning.message) for warning in caught)),
+    )

@@ -1,0 +1,79 @@
+"""One entry for all commands, and one place where failures become a sentence and exit code 3."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from .errors import first_line
+
+COMMANDS = {"diagnose": "diagnose_command", "gate": "gate_command", "calibrate": "calibrate_command"}
+"""Command and its module: ``SUMMARY``, ``add_arguments(parser)``, ``main(arguments) -> exit code``."""
+
+FAILED = 3
+"""Exit code of every error; 0, 1 and 2 are the gate's answers."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Usage errors leave with the code of all errors."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(FAILED, f"{self.prog}: {message}\n`{self.prog} --help` shows all options.\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = list(sys.argv[1:] if argv is None else argv)
+    name = next((option for option in options if not option.startswith("-")), None)
+    parser = Parser(
+        prog=_program(), description="How much can a model update change the risk on its old domain, and why?"
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        if command == name or (name not in COMMANDS and importlib.util.find_spec(_path(command))):
+            _add(subparsers, command)
+    arguments = parser.parse_args(options)
+    try:
+        return int(importlib.import_module(_path(arguments.command)).main(arguments))
+    except KeyboardInterrupt:
+        print(f"{parser.prog} {arguments.command}: interrupted", file=sys.stderr)
+        return FAILED
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print(f"{parser.prog} {arguments.command}: {_sentence(error)}", file=sys.stderr)
+        return FAILED
+
+
+def _add(subparsers: Any, command: str) -> None:
+    module = importlib.import_module(_path(command))
+    parser = subparsers.add_parser(
+        command,
+        help=module.SUMMARY,
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    module.add_arguments(parser)
+
+
+def _path(command: str) -> str:
+    return f"{__package__}.{COMMANDS[command]}"
+
+
+def _program() -> str:
+    name = os.path.basename(sys.argv[0])
+    return name if name.startswith("trace-shift") else f"python -m {__package__.split('.')[0]}"
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ValueError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+    return f"{first_line(error)} (unexpected; --debug shows where)"

@@ -1,0 +1,135 @@
+"""All samples of a command, read with one understanding of classes, columns and pictures."""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+
+from .data import Reading, read_rows
+from .errors import ToolError
+from .images import Transform, plain_transform
+from .models import AnyModel, SavedOutputs
+from .options import named_paths
+from .preparing import Anchor
+from .rows import Part, Rows, at_most, held_out, ready
+
+ANCHOR = "source"
+"""Name of an anchor that was given none."""
+
+IMAGE_SIZE = 224
+
+
+class Loader:
+    """Reads the files that the options name, and makes the splits that are missing."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        models: tuple[AnyModel, AnyModel],
+        *,
+        classification: bool,
+        device: torch.device,
+        generator: torch.Generator,
+    ) -> None:
+        self.arguments, self.models, self.device, self.generator = arguments, models, device, generator
+        self.classification = classification
+        self.classes = _classes(arguments.classes, models)
+        self.columns = _common("columns", models[0].columns, models[1].columns)
+        self.transform = _transform(arguments, models)
+        self.has_inputs = True
+        self.tables = True
+        """Whether all samples are tables."""
+        self.notes: list[str] = []
+
+    def samples(self) -> tuple[list[Anchor], Part, Part]:
+        """All anchors, the target, and its held-out part."""
+        a = self.arguments
+        sources = named_paths(a.source, "--source", ANCHOR)
+        only = next(iter(sources)) if len(sources) == 1 else ANCHOR
+        vals, tests = (
+            named_paths(texts, option, only)
+            for texts, option in ((a.source_val, "--source-val"), (a.anchor_test, "--anchor-test"))
+        )
+        for option, paths in (("--source-val", vals), ("--anchor-test", tests)):
+            stray = next((name for name in paths if name not in sources), None)
+            if stray is not None:
+                raise ToolError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
+        anchors = []
+        for name, path in sources.items():
+            source, val = self._pair(path, vals.get(name), "--source")
+            anchors.append(Anchor(name, source, val, self._part(tests[name]) if name in tests else None))
+        return anchors, *self._pair(a.target, a.target_val, "--target")
+
+    def _pair(self, path: str, val: str | None, option: str) -> tuple[Part, Part]:
+        labelled = option == "--source"
+        part = self._part(path, labelled=labelled)
+        if val is not None:
+            return part, self._part(val, labelled=labelled)
+        train, held = held_out(part, self.generator)
+        kind = "stratified " if part.sample.y is not None and self.classification else ""
+        self._note(
+            f"{len(held.names)} of the {len(part.names)} rows of {path} are held out ({kind}15 percent, seed "
+            f"{self.arguments.seed}); if the models were trained on them, give {option}-val"
+        )
+        return train, held
+
+    def _part(self, path: str, *, labelled: bool = True) -> Part:
+        a = self.arguments
+        reading = Reading(self.transform, a.label, self.columns, a.limit, self.generator)
+        rows = read_rows(path, reading, labelled=labelled)
+        self._learn(rows)
+        part = ready(rows, self.classes, classification=self.classification, device=self.device)
+        return at_most(part, a.limit, self.generator)
+
+    def _learn(self, rows: Rows) -> None:
+        """What the first file says about classes and columns holds for all."""
+        if self.classes is None and rows.classes is not None:
+            self.classes = rows.classes
+            self._note(f"outputs are taken in the order of the folders of {rows.origin}; --classes gives another")
+        self.columns = rows.columns if self.columns is None else self.columns
+        self.tables = self.tables and rows.columns is not None
+        if rows.labels is None:
+            self._note(f"{rows.origin} has no labels")
+        if rows.ignored:
+            self._note(f"columns of {rows.origin} that are no inputs are left out: {', '.join(rows.ignored)}")
+        if rows.x.ndim == 4 and self.models[0].transform is None and self.models[1].transform is None:
+            self._note_pictures(rows)
+        if not rows.has_inputs:
+            self.has_inputs = False
+            given = next((m for m in self.models if not isinstance(m, SavedOutputs)), None)
+            if given is not None:
+                raise ToolError(f"{rows.origin} holds no x, which {given.name} needs as its inputs: add it")
+
+    def _note_pictures(self, rows: Rows) -> None:
+        if rows.origin.endswith((".npz", ".safetensors")):
+            return
+        scaled = "ImageNet's mean and deviation" if self.arguments.pixels == "imagenet" else "[0, 1]"
+        self._note(f"images are cut to {rows.x.shape[-1]} pixels and scaled to {scaled} (--image-size, --pixels)")
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def _transform(arguments: argparse.Namespace, models: tuple[AnyModel, AnyModel]) -> Transform:
+    """The old model's own preprocessing of images, else the new one's, else a plain one."""
+    size: int | None = arguments.image_size
+    own = models[0].transform or models[1].transform
+    if own is not None:
+        return own(size)
+    return plain_transform(size or IMAGE_SIZE, imagenet=arguments.pixels == "imagenet")
+
+
+def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str, ...] | None:
+    """Names by output: as listed, or as the models have them."""
+    if listed is not None:
+        return tuple(name.strip() for name in listed.split(","))
+    return _common("classes", models[0].classes, models[1].classes)
+
+
+def _common(what: str, old: tuple[str, ...] | None, new: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if old is not None and new is not None and old != new:
+        shown = [", ".join(names[:6]) + (", ..." if len(names) > 6 else "") for names in (old, new)]
+        raise ToolError(f"the models have other {what} ({shown[0]} against {shown[1]}): compare models that share them")
+    return old if old is not None else new

@@ -1,0 +1,163 @@
+"""What has to be settled before anything is measured: columns, features, what is already known, and epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..features import extract_with_outputs, identity
+from ..losses import Loss
+from ..probe import Features, Probe
+from ..settings import Settings
+from .errors import ToolError
+from .models import AnyModel, SavedOutputs
+from .rows import Part
+from .scaling import Scaling
+from .stages import Stages
+
+
+class Anchor(NamedTuple):
+    """The samples of one anchor."""
+
+    name: str
+    source: Part
+    val: Part
+    test: Part | None
+
+    def parts(self) -> list[Part]:
+        return [part for part in (self.source, self.val, self.test) if part is not None]
+
+    def scaled(self, scaling: Scaling) -> Anchor:
+        test = None if self.test is None else scaling.scaled(self.test)
+        return Anchor(self.name, scaling.scaled(self.source), scaling.scaled(self.val), test)
+
+
+class Question(NamedTuple):
+    """Everything that decides the diagnostics, besides models and samples."""
+
+    loss: Loss
+    classes: tuple[str, ...]
+    """Names by output; empty where only their numbers are known."""
+    settings: Settings
+    features: str
+    """``identity``, ``saved``, or a submodule of the old model."""
+    unit_features: bool
+    gradients: str
+    """``inputs`` or ``features``: where sensitivities are taken."""
+    scale_columns: bool
+    """Measure inputs in units of each column's standard deviation in the sources."""
+    scale_epsilon: bool
+    """Multiply the settings' epsilon by the features' total variance, for features that are not of unit length."""
+
+
+class Prepared(NamedTuple):
+    """Samples, probed models and features, ready to be measured."""
+
+    anchors: list[Anchor]
+    target: Part
+    target_val: Part
+    probes: tuple[Probe, Probe]
+    features: Features
+    gradient_at: tuple[nn.Module, nn.Module] | None
+    notes: list[str]
+
+
+def prepare(
+    models: tuple[AnyModel, AnyModel],
+    anchors: Sequence[Anchor],
+    target: Part,
+    target_val: Part,
+    question: Question,
+    stages: Stages,
+) -> Prepared:
+    """Settle everything that anchors share."""
+    q, notes = question, []
+    _check_alike([target, target_val, *(part for anchor in anchors for part in anchor.parts())])
+    at = (models[0].layer(q.features), models[1].layer(q.features)) if q.gradients == "features" else None
+    run: tuple[nn.Module, nn.Module] = models
+    if q.scale_columns:
+        scaling = Scaling.of([anchor.source for anchor in anchors])
+        anchors = [anchor.scaled(scaling) for anchor in anchors]
+        target, target_val = scaling.scaled(target), scaling.scaled(target_val)
+        run = (scaling.undone_before(models[0]), scaling.undone_before(models[1]))
+        notes.append("columns count in units of their standard deviation in the source; --scale none keeps their own")
+    if q.features == "identity" and target.sample.x.ndim > 2:
+        notes.append(
+            "the shift is measured in raw pixels; a layer says more about images, such as --features global_pool"
+        )
+    parts = [target, target_val, *(part for anchor in anchors for part in anchor.parts())]
+    probes = (Probe(run[0], "--model", q.loss, q.settings), Probe(run[1], "--new-model", q.loss, q.settings))
+    for probe, model, key in zip(probes, models, ("logits", "new_logits"), strict=True):
+        if isinstance(model, SavedOutputs):
+            for part in parts:
+                probe.know(part.sample, _saved(part, key, f"no {probe.name}"))
+    with stages("outputs"):
+        layer = models[0].layer(q.features) if q.features not in ("identity", "saved") else None
+        features = _features(run[0], layer, probes[0], q, parts)
+        _check_classes(q, probes[0].outputs(target.sample).shape[1])
+    with stages("features"):
+        variance = _total_variance([features.of(part.sample) for part in (target, *(a.source for a in anchors))])
+    if q.scale_epsilon and variance > 0:
+        epsilon = q.settings.epsilon * variance
+        for probe in probes:
+            probe.settings = replace(q.settings, epsilon=epsilon)
+        notes.append(
+            f"the transport distance is smoothed with epsilon {epsilon:.3g}, {q.settings.epsilon:g} of the features' "
+            "total variance; choose it with --set epsilon=..."
+        )
+    return Prepared(list(anchors), target, target_val, probes, features, at, notes)
+
+
+def _features(model: nn.Module, layer: nn.Module | None, probe: Probe, q: Question, parts: Sequence[Part]) -> Features:
+    """h, with what was saved of it; at a submodule, from the same pass as the old model's outputs."""
+    size = q.settings.batch_size
+
+    def of_length(u: Tensor) -> Tensor:
+        return nn.functional.normalize(u, dim=1) if q.unit_features else u
+
+    features = Features(lambda x: of_length(identity(x)), batch_size=size)
+    for part in parts if q.features != "identity" else ():
+        if layer is None:
+            u = _saved(part, "features", "--features saved")
+        else:
+            u, z = extract_with_outputs(model, layer, part.sample.x, batch_size=size)
+            probe.know(part.sample, z)
+        features.know(part.sample, of_length(u))
+    return features
+
+
+def _total_variance(samples: Sequence[Tensor], rows: int = 1024) -> float:
+    """Sum over columns of the variance in all samples together, in float64, a few rows at a time."""
+    n = sum(len(u) for u in samples)
+    mean = torch.stack([u.sum(dim=0, dtype=torch.float64) for u in samples]).sum(dim=0) / n
+    return sum(float((part.double() - mean).square().sum()) for u in samples for part in u.split(rows)) / n
+
+
+def _check_classes(q: Question, num_outputs: int) -> None:
+    if q.loss.classification and q.classes and len(q.classes) != num_outputs:
+        shown = ", ".join(q.classes[:6]) + (", ..." if len(q.classes) > 6 else "")
+        raise ToolError(
+            f"there are {len(q.classes)} classes ({shown}) and {num_outputs} outputs: list a name for every output, in "
+            "their order, with --classes"
+        )
+
+
+def _check_alike(parts: Sequence[Part]) -> None:
+    first, *others = parts
+    for part in others:
+        shapes = [list(p.sample.x.shape[1:]) for p in (part, first)]
+        if shapes[0] != shapes[1]:
+            raise ToolError(
+                f"a row of {part.origin} has shape {shapes[0]}, one of {first.origin} {shapes[1]}: give all samples "
+                "the same columns"
+            )
+
+
+def _saved(part: Part, key: str, why: str) -> Tensor:
+    if key not in part.saved:
+        raise ToolError(f"{part.origin} holds no {key}, which {why} needs: save it there with one row per sample")
+    return part.saved[key].to(part.sample.x.dtype)

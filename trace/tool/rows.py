@@ -1,0 +1,117 @@
+"""What a data file holds, before and after its labels are matched with a model's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..sample import Sample, stratified_split
+from .errors import ToolError
+
+
+class Rows(NamedTuple):
+    """Inputs and labels as they stand in a file."""
+
+    origin: str
+    """The file, for messages."""
+    x: Tensor
+    """Inputs ``[n, ...]``; the saved features where there are none."""
+    labels: np.ndarray[Any, Any] | None
+    """``[n]``: whole numbers, real numbers or names."""
+    names: list[str]
+    saved: Mapping[str, Tensor] = {}
+    """``features [n, k]``, ``logits [n, C]`` and ``new_logits [n, C]``, where the file holds them."""
+    has_inputs: bool = True
+    classes: tuple[str, ...] | None = None
+    """Names of the classes by label, where the layout tells."""
+    columns: tuple[str, ...] | None = None
+    """Names of the columns of ``x``, in a table."""
+    ignored: tuple[str, ...] = ()
+    """Columns of a table that are neither input nor label."""
+
+
+class Part(NamedTuple):
+    """Rows that are ready for the models."""
+
+    origin: str
+    sample: Sample
+    names: list[str]
+    saved: Mapping[str, Tensor]
+
+    def at(self, chosen: Tensor) -> Part:
+        """The rows at the indices ``chosen``, in that order."""
+        y = self.sample.y
+        return Part(
+            self.origin,
+            Sample(self.sample.x[chosen.to(self.sample.x.device)], None if y is None else y[chosen.to(y.device)]),
+            [self.names[i] for i in chosen.tolist()],
+            {key: rows[chosen.to(rows.device)] for key, rows in self.saved.items()},
+        )
+
+
+def held_out(part: Part, generator: torch.Generator, fraction: float = 0.15) -> tuple[Part, Part]:
+    """Training and validation parts, stratified by class."""
+    y = None if part.sample.y is None else part.sample.y.cpu()
+    numbered = Sample(torch.arange(len(part.names), dtype=torch.float64)[:, None], y)
+    train, val = stratified_split(numbered, fraction=fraction, generator=generator)
+    return part.at(train.x[:, 0].long()), part.at(val.x[:, 0].long())
+
+
+def at_most(part: Part, limit: int | None, generator: torch.Generator) -> Part:
+    """A random choice of ``limit`` rows, in their order."""
+    if limit is None or len(part.names) <= limit:
+        return part
+    return part.at(torch.randperm(len(part.names), generator=generator)[:limit].sort().values)
+
+
+def ready(rows: Rows, classes: Sequence[str] | None, *, classification: bool, device: torch.device) -> Part:
+    """Labels as targets, everything on one device."""
+    y = None if rows.labels is None else targets(rows, classes, classification=classification)
+    return Part(
+        rows.origin,
+        Sample(rows.x.to(device), None if y is None else y.to(device)),
+        rows.names,
+        {key: tensor.to(device) for key, tensor in rows.saved.items()},
+    )
+
+
+def targets(rows: Rows, classes: Sequence[str] | None, *, classification: bool) -> Tensor:
+    """Class indices, or real targets in the inputs' precision.
+
+    Raises:
+        ToolError: for missing labels, names without a list of classes, or a label that is none of the classes.
+    """
+    labels = rows.labels
+    assert labels is not None
+    numeric = np.issubdtype(labels.dtype, np.number)
+    if numeric and not np.isfinite(labels).all():
+        row = int(np.flatnonzero(~np.isfinite(labels))[0])
+        raise ToolError(f"{rows.origin}: the label of row {row} is missing or infinite: drop such rows")
+    if not classification:
+        if not numeric:
+            raise ToolError(f"{rows.origin}: the target {labels[0]!r} is no number, which squared error needs")
+        return torch.from_numpy(labels.astype(np.float64)).to(rows.x.dtype)
+    if numeric and (labels != np.round(labels)).any():
+        row = int(np.flatnonzero(labels != np.round(labels))[0])
+        raise ToolError(
+            f"{rows.origin}: the label of row {row} is {labels[row]:g}, no class: give whole numbers, or "
+            "`--loss squared-error` for regression"
+        )
+    if classes is None or (numeric and not any(name.lstrip("-").isdigit() for name in classes)):
+        if not numeric:
+            raise ToolError(
+                f"{rows.origin}: labels are names such as {str(labels[0])!r}, and nothing says which output is which: "
+                "list them in the order of the outputs with --classes A,B,..."
+            )
+        return torch.from_numpy(labels.astype(np.int64))
+    index = {name: i for i, name in enumerate(classes)}
+    keys = [str(int(label)) if numeric else str(label) for label in labels]
+    unknown = next((key for key in keys if key not in index), None)
+    if unknown is not None:
+        shown = ", ".join(list(index)[:8]) + (", ..." if len(index) > 8 else "")
+        raise ToolError(f"{rows.origin}: {unknown!r} is none of the classes ({shown}): relabel it or drop its rows")
+    return torch.tensor([index[key] for key in keys])

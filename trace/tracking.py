@@ -1,0 +1,78 @@
+"""A Diagnostic beside the other numbers of a training run: one call for Weights & Biases, one for MLflow.
+
+Both add to the run that is active, and open one of their own where none is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+from .diagnostic import Diagnostic
+from .report import to_markdown
+
+
+def metrics(diagnostic: Diagnostic, *, prefix: str = "trace") -> dict[str, float]:
+    """Every finite number of ``as_dict`` under names such as ``trace/bound_ot`` and ``trace/anchor/plug_in/value``.
+
+    What could not be computed is left out; settings are no metrics.
+    """
+    record = {key: value for key, value in diagnostic.as_dict().items() if key not in ("settings", "reasons")}
+    return dict(_numbers(record, prefix))
+
+
+def log_wandb(diagnostic: Diagnostic, run: Any = None, *, prefix: str = "trace", step: int | None = None) -> None:
+    """Metrics, settings and reasons into a W&B run: the given one, the active one, or a new one of its own.
+
+    Args:
+        prefix: of all names; one per anchor keeps several apart.
+        step: of the metrics, as in ``run.log``.
+    """
+    wandb = _library("wandb", extra="wandb")
+    given = run or wandb.run
+    active = given or wandb.init(project="trace")
+    active.config.update({prefix: _settings(diagnostic)}, allow_val_change=True)
+    active.log(metrics(diagnostic, prefix=prefix), step=step)
+    for name, why in diagnostic.reasons.items():
+        active.summary[f"{prefix}/reasons/{name}"] = why
+    if not given:
+        active.finish()
+
+
+def log_mlflow(diagnostic: Diagnostic, *, prefix: str = "trace", step: int | None = None) -> None:
+    """Metrics, settings as parameters, and the report as ``PREFIX/diagnostic.md``, into MLflow's active or a new run.
+
+    Args as in `log_wandb`.
+    """
+    mlflow = _library("mlflow", extra="mlflow")
+    opened = mlflow.active_run() is None
+    if opened:
+        mlflow.start_run()
+    try:
+        mlflow.log_params({f"{prefix}/{name}": value for name, value in _settings(diagnostic).items()})
+        mlflow.log_metrics(metrics(diagnostic, prefix=prefix), step=step)
+        mlflow.log_text(to_markdown(diagnostic), f"{prefix}/diagnostic.md")
+    finally:
+        if opened:
+            mlflow.end_run()
+
+
+def _settings(diagnostic: Diagnostic) -> dict[str, Any]:
+    return dict(diagnostic.as_dict()["settings"])
+
+
+def _numbers(value: Any, name: str) -> list[tuple[str, float]]:
+    """Names and values of all finite numbers in a record."""
+    if isinstance(value, dict):
+        return [pair for key, entry in value.items() for pair in _numbers(entry, f"{name}/{key}")]
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return [(name, float(value))]
+    return []
+
+
+def _library(package: str, *, extra: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{package} is not installed: pip install 'trace-shift[{extra}]'") from error
