@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from .figure_style import COLOURS, COLUMN, MARKERS, axes
+from .gate_scores import SCORES, subsets
 from .records import Record
-from .tables_gate import SCORES, subsets
 
 SHOWN = ("trace_w", "trace_mmd", "output_distance", "negative_msp_source", "cot", "anchor_disagreement")
 TAU = 0.13
@@ -21,7 +21,7 @@ def scores(records: list[Record]) -> Figure:
     figure, grid = axes(3, 2, width=2 * COLUMN, height=2.0)
     for ax, name in zip(grid.flat, SHOWN, strict=True):
         for plain, style in ((True, {"color": COLOURS[0]}), (False, {"facecolors": "none", "edgecolors": COLOURS[1]})):
-            chosen = frame["plain"] == plain
+            chosen = (frame["kind"] == "plain") == plain
             ax.scatter(frame[name][chosen], 100 * frame["error_change"][chosen], s=8, linewidths=0.7, **style)
         ax.axhline(100 * TAU, color="black", linewidth=0.6, linestyle=":")
         ax.set(xlabel=SCORES[name], ylabel=r"$\Delta R$ [p.p. of top-1]")

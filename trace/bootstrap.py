@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +37,8 @@ Statistic = Callable[..., Metric | float]
 """Of the columns ``[n]``; it must not depend on the order of the rows."""
 
 
-class Difference(NamedTuple):
+@dataclass(frozen=True)
+class Difference:
     """``metric(a, target) - metric(b, target)`` of two scores of the same rows: a paired comparison.
 
     >>> Difference(spearman)([1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [10.0, 20.0, 30.0]).value
