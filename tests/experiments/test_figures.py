@@ -104,3 +104,6 @@ def test_case_studies_are_drawn_from_their_records():
     updates = [test_tables_gate.record(seed, control=seed > 1) for seed in range(4)]
     assert len(figures_gate.scores(updates).axes) == 6
     assert "harm above 0.13" in figures_gate.curves(updates).axes[0].get_title()
+    labels = [tick.get_text() for tick in figures_gate.forest(updates).axes[0].get_yticklabels()]
+    assert labels[0] == "TRACE-W"
+    assert "+MSP on source" in labels
