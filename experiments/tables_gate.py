@@ -110,9 +110,9 @@ def gate_controls(records: list[Record]) -> Table:
         for kind in sorted(kinds, key=lambda kind: (kind != "plain", kind)):
             own, mask = where(part, kind=kind), part["kind"] == kind
             cells = [f"{own[score].mean():.3g} ({_percent(places[score][mask])})" for score in SHOWN]
-            rows.append([data, kind, str(size(own)), spread(100 * own["error_change"]),
+            rows.append([data, kind, str(size(own)), _points(own["error_change"]),
                          _percent(places["error_change"][mask]), spread(own["risk_change"]),
-                         spread(100 * own["target_error"]), *cells])  # fmt: skip
+                         _points(own["target_error"]), *cells])  # fmt: skip
     caption = (
         "Controls: mean (standard deviation) of the true signed change on the anchor and of the target error, and mean "
         "of each score with its place among all updates of the same seed, from 0% (least alarming) to 100%. A gate "
@@ -122,6 +122,11 @@ def gate_controls(records: list[Record]) -> Table:
     header = ["data", "kind", "updates", "Delta R [p.p.]", "place of harm", "Delta R [nats]", "target error [%]",
               *(f"{SCORES[score]} (place)" for score in SHOWN)]  # fmt: skip
     return Table(caption, header, rows or [[MISSING] * len(header)])
+
+
+def _points(values: np.ndarray) -> str:
+    """Mean (standard deviation) in percentage points."""
+    return f"{100 * values.mean():.1f} ({100 * values.std(ddof=1):.1f})"
 
 
 def _percent(values: np.ndarray) -> str:
