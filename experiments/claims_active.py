@@ -56,9 +56,10 @@ def distance_falls(policy: str, column: str) -> Rule:
         found, means = growth(frame, policy, column), curve(frame, policy, column).mean(axis=0)
         verdict = graded(found.upper < 0 and bool((np.diff(means) < 0).all()), found.upper < 0)
         measured = f"{by_round(frame, policy, column)}; last minus first {interval(found)}"
+        as_large = growth(frame, policy, f"held_out_{column}").estimate <= found.estimate < 0
         why = (
-            f"Each round's batch alone: {by_round(frame, policy, 'batch_' + column)}; as many held-out source images "
-            f"as there are labels: {by_round(frame, policy, 'held_out_' + column)}."
+            f"Each round's batch alone: {by_round(frame, policy, f'batch_{column}')}; as many held-out source images: "
+            f"{by_round(frame, policy, f'held_out_{column}')}{', so size alone lowers it as much' * as_large}."
         )
         return Finding(measured, _runs(frame, policy), verdict, why)
 
@@ -69,11 +70,12 @@ def distance_falls(policy: str, column: str) -> Rule:
 def output_bump(frame: Frame) -> Finding:
     means = curve(frame, "w1min", "output_distance").mean(axis=0)
     peak = int(means.argmax())
-    inside = 0 < peak < len(means) - 1
+    early = 0 < peak <= len(means) // 2
     decline = growth(frame, "w1min", "output_distance", since=peak)
+    falls = peak < len(means) - 1 and decline.upper < 0
     measured = f"{by_round(frame, 'w1min', 'output_distance')}; last minus the highest {interval(decline, '{:.2f}')}"
     why = f"It is highest in round {peak + 1} of {len(means)}; a decline counts where its interval is below 0."
-    return Finding(measured, _runs(frame, "w1min"), graded(inside and decline.upper < 0, inside), why)
+    return Finding(measured, _runs(frame, "w1min"), graded(early and falls, early or falls), why)
 
 
 @needing("w1min")

@@ -116,8 +116,8 @@ def gate_controls(records: list[Record]) -> Table:
     caption = (
         "Controls: mean (standard deviation) of the true signed change on the anchor and of the target error, and mean "
         "of each score with its place among all updates of the same seed, from 0% (least alarming) to 100%. A gate "
-        "is right where a score's place is that of the harm. Constant: added to all logits, no prediction moves; blind "
-        "harm: done where no target input shows it."
+        "is right where a score's place is that of the harm. Constant: added to all logits of a timid fine-tune, which "
+        "moves no prediction; blind harm: done where no target input shows it."
     )
     header = ["data", "kind", "updates", "Delta R [p.p.]", "place of harm", "Delta R [nats]", "target error [%]",
               *(f"{SCORES[score]} (place)" for score in SHOWN)]  # fmt: skip

@@ -43,6 +43,7 @@ CASES = [
     ("mmdmin_distance_falls", {"mmd_squared": falling}, "reproduced"),
     ("mmdmin_distance_falls", {"mmd_squared": rising}, "not reproduced"),
     ("w1min_output_distance_bump", {"output_distance": bump}, "reproduced"),
+    ("w1min_output_distance_bump", {"output_distance": falling}, "partly"),
     ("w1min_output_distance_bump", {"output_distance": rising}, "not reproduced"),
     ("w1min_risk_improves", {"error_change": falling}, "reproduced"),
     ("w1min_risk_improves", {"error_change": rising}, "not reproduced"),
@@ -105,6 +106,13 @@ def test_the_published_ratio_in_range_is_reproduced():
 def test_policies_are_compared_with_random(error, harm, verdict):
     found = CLAIM["policies_against_random_on_emoji"].judge({"active": rows(target_error=error, error_change=harm)})
     assert found.verdict == verdict, found
+
+
+def test_a_distance_that_falls_by_size_alone_is_said_to():
+    shrinks = CLAIM["w1min_distance_shrinks_on_emoji"].judge
+    assert "size alone" in shrinks({"active": rows(transport=falling, held_out_transport=falling)}).why
+    assert "size alone" not in shrinks({"active": rows(transport=falling, held_out_transport=0.1)}).why
+    assert "size alone" not in shrinks({"active": rows(transport=rising, held_out_transport=falling)}).why
 
 
 def test_a_policy_that_was_not_run_is_named():
