@@ -4,14 +4,14 @@
     python -m experiments run active --launcher local            # stand-in, cpu profile
     python -m experiments run active profile=paper --launcher slurm --profile gpu     # DomainNet on a GPU cluster
 
-One run is a policy and a seed with all its rounds. Makes the tables `trace-domainnet-main` and
-`trace-domainnet-combined`.
+One run is a policy and a seed with all its rounds. Makes the tables `trace-domainnet-main`,
+`trace-domainnet-combined`, `active-terms` and `active-ranks`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,15 +19,15 @@ from torch import Tensor
 from trace import diagnose
 from trace.features import identity
 from trace.selection import mmdmin, random, w1min
-from trace.shift import measure_shift
+from trace.shift import Shift, measure_shift
 
 from .cells import seeded
 from .errors import UserError
 from .execute import Context
 from .pairs import LOSS, SETTINGS, columns, remainders, row
-from .vision.finetune import TrainSpec, predict, train
+from .vision.finetune import TrainSpec, train
 from .vision.models import Classifier
-from .vision.study import Domain, Study, VisionConfig, sample
+from .vision.study import Domain, Study, VisionConfig, error, sample
 
 POLICIES = ("w1min", "mmdmin", "random")
 
@@ -59,7 +59,8 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     for number in range(1, config.rounds + 1):
         batch = choose(config, source, target, labelled, number)
         labelled = torch.cat([labelled, batch])
-        rows.append(_round(config, q, source, target, labelled, batch))
+        distances = _distances(config, source, target.train.x[labelled], target.train.x[batch])
+        rows.append(_round(config, q, source, target, labelled, distances))
         context.log(number, **{name: float(value) for name, value in rows[-1].items()})
     return {"columns": columns(rows), "selected": labelled.tolist(), "num_classes": len(study.dataset.classes)}
 
@@ -75,39 +76,56 @@ def choose(config: Config, source: Domain, target: Domain, labelled: Tensor, num
     return random(len(pool), config.batch, chosen=labelled, generator=generator).indices
 
 
+class Distances(NamedTuple):
+    """To the source's training features."""
+
+    labelled: Shift
+    """All labels so far; its floor is between halves of the source."""
+    batch: Shift
+    """This round's labels alone."""
+    held_out: Shift
+    """As many held-out images of the source as there are labels: what no shift looks like at this size."""
+
+
+def _distances(config: Config, source: Domain, labelled: Tensor, batch: Tensor) -> Distances:
+    order = torch.randperm(len(source.test), generator=seeded("held out", config.seed))
+    rows = {"labelled": labelled, "batch": batch, "held_out": source.test.x[order[: len(labelled)]]}
+    return Distances(**{
+        name: measure_shift(
+            source.train.x.float(), x.float(), SETTINGS, generator=seeded("distance", name, config.seed)
+        )
+        for name, x in rows.items()
+    })  # fmt: skip
+
+
 def _round(
-    config: Config, q: Classifier, source: Domain, target: Domain, labelled: Tensor, batch: Tensor
+    config: Config, q: Classifier, source: Domain, target: Domain, labelled: Tensor, distances: Distances
 ) -> dict[str, float]:
     """Re-train Q~ from Q on all labels so far, and measure."""
     spec = TrainSpec(lr=config.lr, epochs=config.epochs, patience=config.patience)
     own = target.train.select(labelled)
     generator = seeded("round", config.policy, config.seed, len(labelled))
-    new = train(spec, q, own, val=target.val, generator=generator, device=config.device).model
+    new = train(spec, q, own, val=target.val, generator=generator, device=config.device).model.cpu()
     report = diagnose(
         q, new, sample(source.train), sample(own),
         source_val=sample(source.val), target_val=sample(target.val), anchor_test=sample(source.test),
-        loss=LOSS, feature_map=identity, gradient_at=(q.features, new.features), settings=SETTINGS,
-        generator=seeded("diagnose", config.seed),
+        loss=LOSS, feature_map=identity, gradient_at=(q.features, new.features), shift=distances.labelled,
+        settings=SETTINGS,
     )  # fmt: skip
-    alone = measure_shift(source.train.x.float(), target.train.x[batch].float(), SETTINGS)
-    errors = [_error(model, target, config.device) for model in (q, new)]
-    floor = report.evidence.shift.floor
+    floor = distances.labelled.floor
     return {
         "labeled": len(labelled),
         **row(report),
         **remainders(report),
-        "batch_transport": alone.transport.value,
-        "batch_mmd_squared": alone.mmd.squared,
+        "batch_transport": distances.batch.transport.value,
+        "batch_mmd_squared": distances.batch.mmd.squared,
+        "held_out_transport": distances.held_out.transport.value,
+        "held_out_mmd_squared": distances.held_out.mmd.squared,
         "floor": float("nan") if floor is None else floor.value,
-        "target_error_before": errors[0],
-        "target_error": errors[1],
+        "anchor_error_before": error(q, sample(source.test)),
+        "target_error_before": error(q, sample(target.test)),
+        "target_error": error(new, sample(target.test)),
     }
-
-
-def _error(model: Classifier, target: Domain, device: str) -> float:
-    """0-1 error on the target's test split."""
-    predicted = predict(model, target.test, device=device).argmax(dim=1)
-    return float((predicted != target.test.y).double().mean())
 
 
 if __name__ == "__main__":

@@ -18,7 +18,10 @@ from .table_text import Table, to_markdown
 
 RESULTS = ROOT / "results"
 
-MODULES = tuple(f"claims_{name}" for name in ("ridge", "synthetic", "attribution", "isolation", "paper", "vision"))
+MODULES = tuple(
+    f"claims_{name}"
+    for name in ("ridge", "synthetic", "attribution", "isolation", "paper", "active", "gate", "gate_terms")
+)
 """Modules of this package with a list ``CLAIMS``."""
 
 Row = dict[str, str | int]

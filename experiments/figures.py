@@ -27,6 +27,7 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Figure]]] = {
     "worlds": ("synthetic", figures_worlds.worlds),
     "gate-scores": ("gate", figures_gate.scores),
     "gate-curves": ("gate", figures_gate.curves),
+    "gate-forest": ("gate", figures_gate.forest),
     "active-rounds": ("active", figures_active.rounds),
     "isolation": ("isolation", figures_synthetic.isolation),
 }

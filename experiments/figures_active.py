@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from .active_rounds import completed
 from .figure_style import COLOURS, COLUMN, MARKERS, axes
 from .frame import active_frame, groups, where
 from .records import Record
@@ -20,8 +21,11 @@ SHOWN = {
 
 
 def rounds(records: list[Record]) -> Figure:
-    """Means over seeds with one standard deviation, one line a policy; above 0, a risk change is harm."""
-    frame = active_frame(records)
+    """Means over seeds with one standard deviation, one line a policy; above 0, a risk change is harm.
+
+    Dashed, beside the distances: as many held-out images of the source as there are labels.
+    """
+    frame = completed(active_frame(records))
     figure, grid = axes(3, 2, width=2 * COLUMN, height=2.0)
     for ax, (name, (label, scale)) in zip(grid.flat, SHOWN.items(), strict=True):
         for (data, policy), colour, marker in zip(
@@ -33,8 +37,13 @@ def rounds(records: list[Record]) -> Figure:
             means, spreads = (np.array([f(v) for v in values]) for f in (np.mean, np.std))
             ax.plot(labeled, means, color=colour, marker=marker, markersize=3, label=f"{policy} ({data})")
             ax.fill_between(labeled, means - spreads, means + spreads, color=colour, alpha=0.15, linewidth=0)
+        if f"held_out_{name}" in frame:
+            labeled = sorted(set(frame["labeled"].tolist()))
+            floor = [where(frame, labeled=count)[f"held_out_{name}"].mean() for count in labeled]
+            ax.plot(labeled, floor, color="black", linestyle="--", linewidth=0.8, label="held-out source")
         ax.set(xlabel="labels", ylabel=label)
         if "change" in name:
             ax.axhline(0, color="black", linewidth=0.6, linestyle=":")
-    grid.flat[0].legend()
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     return figure

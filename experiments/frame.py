@@ -19,8 +19,8 @@ Frame = dict[str, NDArray[Any]]
 """Columns of equal length, one entry per pair."""
 
 FORMS = ("ot", "mmd", "hybrid")
-CONTROLS = ("rehearsal", "distill", "constant", "relabelled")
-"""Keys of a gate candidate that make it more than a plain fine-tune."""
+CONTROLS = {"relabelled": "blind harm", "constant": "constant", "rehearsal": "rehearsal", "distill": "distillation"}
+"""Keys of a gate candidate that make it more than a plain fine-tune, and what it is then; the first one counts."""
 
 
 def synthetic_frame(records: Iterable[Record]) -> Frame:
@@ -66,15 +66,20 @@ def active_frame(records: Iterable[Record]) -> Frame:
 
 
 def gate_frame(records: Iterable[Record]) -> Frame:
-    """All candidates of the `gate` records; ``plain`` are those without rehearsal, distillation or another control."""
+    """All candidates of the `gate` records with their ``kind``: plain, or that of the control; MSP in both signs."""
     parts = []
     for record in records:
         config, metrics = record["config"], record["metrics"]
         part = _part({"data": config["data"], "seed": config["seed"]}, {**metrics, "remainders": {}})
         part["name"] = np.array(metrics["names"])
-        part["plain"] = np.array([not any(c[key] for key in CONTROLS) for c in config["candidates"]])
-        parts.append(part)
+        part["kind"] = np.array([kind(candidate) for candidate in config["candidates"]])
+        parts.append(part | {f"msp_{domain}": -part[f"negative_msp_{domain}"] for domain in ("source", "target")})
     return stacked(parts)
+
+
+def kind(candidate: dict[str, Any]) -> str:
+    """What a gate candidate is."""
+    return next((name for key, name in CONTROLS.items() if candidate[key]), "plain")
 
 
 def variant(config: dict[str, Any]) -> str:

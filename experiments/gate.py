@@ -4,28 +4,31 @@
     python -m experiments run gate --launcher local            # stand-in, cpu profile
     python -m experiments run gate profile=paper --launcher slurm --profile gpu       # DomainNet on a GPU cluster
 
-One run is a seed with all candidates of `configs/gate/VARIANT.yaml`. Makes the tables `gate-tau-main` and `gate-tau`.
+One run is a seed with all candidates of `configs/gate/VARIANT.yaml`. Makes the tables `gate-tau-main`, `gate-tau`,
+`gate-paired` and `gate-controls`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from trace import baselines, diagnose
+from trace import Sample, baselines, diagnose
 from trace.shift import Shift, measure_shift
 
 from .cells import seeded
 from .errors import UserError
 from .execute import Context
 from .pairs import LOSS, SETTINGS, columns, remainders, row
+from .vision.batches import Rows
 from .vision.controls import blind_harm, constant_logit
-from .vision.finetune import TrainSpec, predict, train
+from .vision.finetune import TrainSpec, train
 from .vision.models import Classifier, at_depth
-from .vision.study import Domain, Study, VisionConfig, sample
+from .vision.study import Domain, Study, VisionConfig, error
+from .vision.views import View, beside, features_of, heads, view
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Candidate:
 
     name: str = ""
     depth: str = "head"
-    """head, block or full."""
+    """head, or block: what is trained on cached features or maps."""
     lr: float = 3e-4
     epochs: int = 5
     weight_decay: float = 0.0
@@ -59,23 +62,35 @@ class Config(VisionConfig):
     """The updates; a YAML file lists them."""
 
 
+class Stage(NamedTuple):
+    """Q and both domains at one depth, with what Q's head sees of them."""
+
+    q: Classifier
+    source: Domain
+    target: Domain
+    source_view: View
+    target_view: View
+
+
 def run(config: Config, context: Context) -> dict[str, Any]:
     if not config.candidates:
         raise UserError("there are no candidates: name a variant that lists them, such as config=cpu")
+    deep = sorted({c.depth for c in config.candidates} - {"head", "block"})
+    if deep:
+        raise UserError(f"depth {deep[0]!r} of a candidate is unknown to the gate: take head or block")
     study = Study.of(config)
-    heads = study.domain(config.source), study.domain(config.target)
-    q = study.source_model(heads[0])
+    source, target = study.domain(config.source), study.domain(config.target)
+    q = study.source_model(source)
     shift = measure_shift(
-        heads[0].train.x.float(), heads[1].train.x.float(), SETTINGS, generator=seeded("gate", config.seed)
+        source.train.x.float(), target.train.x.float(), SETTINGS, generator=seeded("gate", config.seed)
     )
-    blocks: tuple[Domain, Domain] | None = None
+    stages = {"head": _stage(q, source, target, config.device)}
     rows = []
     for number, candidate in enumerate(config.candidates):
-        domains = heads
-        if candidate.depth == "block":
-            blocks = blocks or (study.domain(config.source, "maps"), study.domain(config.target, "maps"))
-            domains = blocks
-        rows.append(_measured(candidate, config, study, q, domains, shift))
+        if candidate.depth == "block" and "block" not in stages:
+            maps = study.domain(config.source, "maps"), study.domain(config.target, "maps")
+            stages["block"] = _stage(at_depth(q, "block", study.backbone), *maps, config.device)
+        rows.append(_measured(candidate, config, study, stages[candidate.depth], shift))
         context.log(number, risk_change=rows[-1]["risk_change"])
     return {
         "columns": columns(rows),
@@ -84,35 +99,47 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     }
 
 
-def _measured(
-    candidate: Candidate, config: Config, study: Study, q: Classifier, domains: tuple[Domain, Domain], shift: Shift
-) -> dict[str, float]:
+def _stage(q: Classifier, source: Domain, target: Domain, device: str) -> Stage:
+    q = q.to(device).requires_grad_(False)
+    return Stage(q, source, target, view(q, source, device=device), view(q, target, device=device))
+
+
+def _measured(candidate: Candidate, config: Config, study: Study, stage: Stage, shift: Shift) -> dict[str, float]:
     """Train one candidate and measure it: diagnostic, anchor terms, baselines, and the true change."""
-    source, target = domains
+    source, target = stage.source, stage.target
     rehearsed = blind_harm(source.train, candidate.relabelled, into=0) if candidate.relabelled else source.train
     found = train(
-        candidate.spec(), q, target.train,
+        candidate.spec(), stage.q, target.train,
         source=rehearsed, backbone=study.backbone, generator=seeded("candidate", candidate.name, config.seed),
         device=config.device,
     )  # fmt: skip
-    old = at_depth(q, found.model.depth, study.backbone).requires_grad_(False)
-    new: nn.Module = constant_logit(found.model, candidate.constant) if candidate.constant else found.model
+
+    def both(rows: Rows, seen: Tensor) -> Sample:
+        return beside(seen, features_of(found.model, rows, device=config.device), rows.y)
+
+    (_, q_val, q_test), q_target = stage.source_view, stage.target_view
+    source_val, source_test = both(source.val, q_val), both(source.test, q_test)
+    target_train, target_val, target_test = (both(rows, seen) for rows, seen in zip(target, q_target, strict=True))
+    old, update = heads(stage.q, found.model)
+    new: nn.Module = constant_logit(update, candidate.constant) if candidate.constant else update
     report = diagnose(
-        old, new, sample(source.train), sample(target.train),
-        source_val=sample(source.val), target_val=sample(target.val), anchor_test=sample(source.test),
-        loss=LOSS, feature_map=old.features, gradient_at=(old.features, found.model.features), shift=shift,
+        old, new, Sample(stage.source_view.train, source.train.y), target_train,
+        source_val=source_val, target_val=target_val, anchor_test=source_test,
+        loss=LOSS, feature_map=old.features, gradient_at=(old.features, update.features), shift=shift,
         settings=SETTINGS,
     )  # fmt: skip
-    logits = {name: predict(new, part, device=config.device) for name, part in (
-        ("source", source.val), ("target", target.val), ("target_test", target.test))}  # fmt: skip
+    with torch.no_grad():
+        on_source, on_target = new(source_val.x), new(target_val.x)
+        seen_by_q = old(target_val.x)
     return {
         **row(report),
         **remainders(report),
-        **label_free(logits["source"], logits["target"], target.val.y, source.train.y, len(study.dataset.classes)),
-        "disagreement_target": baselines.disagreement(
-            predict(old, target.val, device=config.device), logits["target"]
-        ).value,
-        "target_error": float((logits["target_test"].argmax(dim=1) != target.test.y).double().mean()),
+        **label_free(on_source, on_target, target.val.y, source.train.y, len(study.dataset.classes)),
+        "disagreement_target": baselines.disagreement(seen_by_q, on_target).value,
+        "floor": float("nan") if shift.floor is None else shift.floor.value,
+        "anchor_error_before": error(old, source_test),
+        "target_error_before": error(old, target_test),
+        "target_error": error(new, target_test),
     }
 
 

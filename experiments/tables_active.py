@@ -1,23 +1,46 @@
-"""The tables of active selection, `trace-domainnet-main` and `trace-domainnet-combined`, from records."""
+"""Tables of active selection from records: `trace-domainnet-main` and `-combined`, `active-terms`, `active-ranks`."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trace.bootstrap import BootstrapInterval
+
+from .active_rounds import POLICIES, SCORES, completed, ranked_means, ranked_rounds
 from .frame import Frame, active_frame, groups, where
 from .published import ACTIVE, ActiveRow
 from .records import Record
 from .table_text import MISSING, Table
-from .tables_synthetic import spread
+from .tables_synthetic import interval, spread
 
 DISTANCE = {"w1min": "distance", "mmdmin": "mmd", "random": "distance"}
 """What a policy's Distance column shows: the OT divergence, or MMD."""
 
+TERMS = {
+    "distance": ("W, all labels", 1.0),
+    "batch_distance": ("W, batch", 1.0),
+    "held_out_distance": ("W, held-out source", 1.0),
+    "floor": ("W, halves of source", 1.0),
+    "mmd": ("MMD, all labels", 1.0),
+    "sensitivity_target": ("gradient quantile of Q~", 1.0),
+    "gaps": ("gaps", 1.0),
+    "model_change": ("model change", 1.0),
+    "emp_shift_ot": ("shift, OT", 1.0),
+    "emp_shift_mmd": ("shift, MMD", 1.0),
+    "bound_ot": ("B, OT", 1.0),
+    "anchor_worst_label": ("anchor bound", 1.0),
+    "anchor_disagreement": ("anchor disagreement [%]", 100.0),
+    "risk_change": ("Delta R [nats]", 1.0),
+    "signed_points": ("Delta R [p.p.]", 1.0),
+    "target_error": ("target error [%]", 100.0),
+}
+"""Columns of `active-terms` with their scale."""
+
 
 def combined(records: list[Record]) -> Table:
     """Every round of every policy: the paper's on DomainNet, ours on the data that was run."""
-    frame = active_frame(records)
+    frame = completed(active_frame(records))
     rows = []
     for policy in DISTANCE:
         for number in sorted({row.round for row in ACTIVE}):
@@ -35,11 +58,52 @@ def combined(records: list[Record]) -> Table:
 
 
 def main(records: list[Record]) -> Table:
-    """The first and the last round, in the columns of the paper's main text."""
+    """The first and the last round, in the columns of the paper's main text and both readings of its ratio."""
     full = combined(records)
     ends = {"1", str(max(row.round for row in ACTIVE))}
-    kept = [[row[0], *row[2:6], row[7]] for row in full.rows if row[1] in ends]
-    return Table(full.caption, ["policy", "labeled", "data", "Distance", "Out. Disc.", "|Delta R| [p.p.]"], kept)
+    kept = [[row[0], *row[2:6], *row[7:10]] for row in full.rows if row[1] in ends]
+    header = ["policy", "labeled", "data", "Distance", "Out. Disc.", "|Delta R| [p.p.]", "Proxy / |Delta R|",
+              "B / |Delta R|"]  # fmt: skip
+    return Table(full.caption, header, kept)
+
+
+def terms(records: list[Record]) -> Table:
+    """Everything that a round measures, on the data that was run."""
+    frame = completed(active_frame(records))
+    rows = []
+    for data, policy, labeled in groups(frame, "data", "policy", "labeled"):
+        part = where(frame, data=data, policy=policy, labeled=labeled)
+        cells = [spread(scale * part[name]) for name, (_, scale) in TERMS.items()]
+        rows.append([data, policy, f"{labeled:g}", *cells])
+    caption = (
+        "Active selection, all terms: mean (standard deviation) over seeds. W is the debiased Sinkhorn divergence to "
+        "the source's training features: of all labels so far, of this round's batch, of as many held-out source "
+        "images as there are labels (no shift at this size), and between halves of the source. B is the bound "
+        "without remainders; Delta R is signed, above 0 is harm."
+    )
+    return Table(caption, ["data", "policy", "labeled", *(title for title, _ in TERMS.values())], rows)
+
+
+def ranks(records: list[Record]) -> Table:
+    """How well every score ranks the rounds by the anchor's change."""
+    frame = completed(active_frame(records))
+    rows = []
+    for (data,) in groups(frame, "data"):
+        part = where(frame, data=data)
+        for score, name in SCORES.items():
+            found = [ranked_means(part, score), ranked_means(part, score, "signed_points"), ranked_rounds(part, score),
+                     ranked_rounds(part, score, "signed_points")]  # fmt: skip
+            rows.append([data, name, *map(_rho, found)])
+    caption = (
+        "Active selection: Spearman's rho of every score with the change of the anchor's 0-1 risk, over the means of "
+        f"all rounds of {', '.join(POLICIES)} and over all rounds of all runs; 95% intervals over seeds."
+    )
+    header = ["data", "score", "means, |Delta R|", "means, signed", "all rounds, |Delta R|", "all rounds, signed"]
+    return Table(caption, header, rows)
+
+
+def _rho(found: BootstrapInterval) -> str:
+    return MISSING if np.isnan(found.estimate) else interval(found, "{:.2f}")
 
 
 def _published(row: ActiveRow) -> list[str]:
@@ -57,16 +121,14 @@ def _ours(frame: Frame, policy: str, number: int) -> list[list[str]]:
         if number > len(labeled):
             continue
         part = where(runs, labeled=labeled[number - 1])
-        points = 100 * np.abs(part["error_change"])
-        proxy = part["proxy_mmd" if policy == "mmdmin" else "proxy_ot"]
         rows.append([policy, str(number), f"{labeled[number - 1]:g}", data, spread(part[DISTANCE[policy]]),
-                     spread(part["output_distance"]), spread(proxy), spread(points), _ratio(proxy, points),
-                     _ratio(part["bound_ot"], part["abs_risk_change"]),
+                     spread(part["output_distance"]), spread(part["proxy"]), spread(part["points"]),
+                     ratio(part["proxy"], part["points"]), ratio(part["bound_ot"], part["abs_risk_change"]),
                      spread(100 * part["target_error"])])  # fmt: skip
     return rows or [[policy, str(number), *[MISSING] * 9]]
 
 
-def _ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> str:
+def ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> str:
     """Ratio of means: single seeds divide by nearly nothing."""
     below = float(denominator.mean())
     return f"{numerator.mean() / below:.3g}" if below > 0 and not np.isnan(numerator).any() else MISSING

@@ -1,62 +1,28 @@
-"""The tables of the deployment gate, `gate-tau-main` and `gate-tau`, from records."""
+"""The tables of the deployment gate from records: `gate-tau-main`, `gate-tau`, `gate-paired` and `gate-controls`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from trace.bootstrap import BootstrapInterval, two_way_bootstrap
-from trace.metrics import auprc, auroc, spearman
+from trace.bootstrap import BootstrapInterval
+from trace.metrics import auprc, auroc
 
 from .frame import Frame, gate_frame, groups, size, where
+from .gate_scores import SCORES, THRESHOLDS, alarm, area, both_kinds, harmful, lead, ranked, resolvable, subsets
 from .published import GATE, GATE_RHO
 from .records import Record
 from .table_text import MISSING, Table
-from .tables_synthetic import interval
-
-THRESHOLDS = (0.02, 0.05, 0.10, 0.13, 0.23)
-"""Of the rise in 0-1 risk above which an update is harmful; the last three are the paper's."""
-
-SCORES = {
-    "trace_w": "TRACE-W",
-    "trace_mmd": "TRACE-MMD",
-    "output_distance": "model change",
-    "disagreement_target": "disagreement on target",
-    "negative_msp_source": "-MSP on source",
-    "negative_msp_target": "-MSP on target",
-    "entropy_source": "entropy on source",
-    "energy_source": "energy on source",
-    "atc": "ATC",
-    "doc": "DoC",
-    "cot": "COT",
-    "mano": "MaNo",
-    "anchor_disagreement": "anchor disagreement",
-    "anchor_worst_label": "anchor bound",
-    "anchor_lipschitz": "anchor output distance",
-    "anchor_plug_in": "anchor plug-in",
-}
-"""All oriented so that higher predicts more harm; the other sign has the opposite rho and one minus the AUROC."""
+from .tables_synthetic import interval, spread
 
 PUBLISHED = {"trace_w": "trace", "negative_msp_source": "msp"}
 """Our reading of the paper's two methods."""
 
+AGAINST = ("trace_w", "output_distance")
+"""What every score is compared with: the paper's gate, and the one of its terms that needs no distance."""
 
-def subsets(records: list[Record]) -> list[tuple[str, Frame]]:
-    """The plain fine-tunes of every data set, and those with the control candidates added."""
-    frame = gate_frame(records)
-    found = []
-    for (data,) in groups(frame, "data"):
-        part = where(frame, data=data)
-        found.append((f"{data}, fine-tunes", where(part, plain=True)))
-        if not part["plain"].all():
-            found.append((f"{data}, with controls", part))
-    return found
-
-
-def ranked(frame: Frame, score: str, target: str = "error_change") -> BootstrapInterval:
-    """Spearman's rho of a score with a risk change, seeds and candidates resampled."""
-    values = np.abs(frame["error_change"]) if target == "abs_error_change" else frame[target]
-    return two_way_bootstrap(spearman, frame["seed"], frame["name"], frame[score], values,
-                             generator=np.random.default_rng(0), num_resamples=500)  # fmt: skip
+SHOWN = ("trace_w", "trace_mmd", "output_distance", "disagreement_target", "negative_msp_source", "cot",
+         "anchor_disagreement", "anchor_plug_in")  # fmt: skip
+"""Scores of the table of controls: the paper's, those of the target, and those of the anchor's own inputs."""
 
 
 def gate_tau_main(records: list[Record]) -> Table:
@@ -67,11 +33,12 @@ def gate_tau_main(records: list[Record]) -> Table:
             paper = GATE_RHO.get(PUBLISHED.get(score, ""))
             rows.append([title, name, f"{paper:.3f}" if paper is not None else "",
                          _shown(ranked(frame, score)), _shown(ranked(frame, score, "abs_error_change")),
-                         _shown(ranked(frame, score, "risk_change")), _area(frame, score, 0.13)[0],
+                         _shown(ranked(frame, score, "risk_change")), _shown(area(frame, score, 0.13)),
                          str(size(frame))])  # fmt: skip
     caption = (
         "Deployment gate: Spearman's rho of every score with the change of the anchor's 0-1 risk, signed and absolute, "
-        "and of its clipped cross-entropy; 95% intervals over seeds and candidates; AUROC for a rise above 0.13."
+        "and of its clipped cross-entropy; AUROC for a rise above 0.13. 95% intervals over seeds and candidates. MSP "
+        "stands in both signs: the paper's rho and its AUROC have opposite ones."
     )
     header = ["candidates", "score", "rho, paper", "rho, signed", "rho, absolute", "rho, cross-entropy",
               "AUROC at 0.13", "updates"]  # fmt: skip
@@ -85,25 +52,90 @@ def gate_tau(records: list[Record]) -> Table:
     rows = []
     for title, frame in subsets(records):
         for tau in THRESHOLDS:
-            harmful = 100 * float((frame["error_change"] > tau).mean())
+            share = f"{100 * float(harmful(frame, tau).mean()):.0f}%"
             for score, name in SCORES.items():
                 paper = published.get((tau, score))
                 printed = f"{paper[0]:.3f} / {paper[1]:.3f}" if paper else ""
-                rows.append([title, f"{tau:.2f}", f"{harmful:.0f}%", name,
-                             printed, *_area(frame, score, tau)])  # fmt: skip
+                areas = [_shown(area(frame, score, tau, metric)) for metric in (auroc, auprc)]
+                rows.append([title, f"{tau:.2f}", share, name, printed, *areas])
     caption = (
-        "Threshold sweep: an update is harmful if the anchor's 0-1 risk rises by more than tau. Published: DomainNet, "
-        "AUROC / AUPRC of TRACE and -MSP."
+        "Threshold sweep: an update is harmful if the anchor's 0-1 risk rises by more than tau. 95% intervals over "
+        "seeds and candidates. Published: DomainNet, AUROC / AUPRC of TRACE and -MSP."
     )
     header = ["candidates", "tau", "harmful", "score", "paper", "AUROC", "AUPRC"]
     return Table(caption, header, rows)
 
 
-def _area(frame: Frame, score: str, tau: float) -> list[str]:
-    harmful = frame["error_change"] > tau
-    found = [metric(frame[score], harmful) for metric in (auroc, auprc)]
-    return [f"{m.value:.3f}" if not m.reason else m.reason for m in found]
+def gate_paired(records: list[Record]) -> Table:
+    """Every score against TRACE-W and against model change alone, on the same updates."""
+    rows = []
+    for title, frame in subsets(records):
+        for over in AGAINST:
+            for score in SCORES:
+                if score != over:
+                    rows.append([title, SCORES[over], SCORES[score], *_leads(frame, score, over)])
+    caption = (
+        "Paired comparison: how much better than TRACE-W, or than model change alone, every score ranks the same "
+        "updates by the signed change of the anchor's 0-1 risk (rho) and separates rises above tau (AUROC). 95% "
+        "intervals over seeds and candidates; resolvable where they exclude 0, better or worse. Of twenty "
+        "differences that are truly 0, one would seem resolvable."
+    )
+    header = ["candidates", "against", "score", "rho", *(f"AUROC at {tau:.2f}" for tau in THRESHOLDS), "resolvable"]
+    return Table(caption, header, rows)
 
 
-def _shown(found: BootstrapInterval) -> str:
-    return MISSING if np.isnan(found.estimate) else interval(found, "{:.2f}")
+def _leads(frame: Frame, score: str, over: str) -> list[str]:
+    """The differences, and in which of them the interval excludes 0."""
+    found = {"rho": lead(frame, score, over)}
+    found |= {f"{tau:.2f}": lead(frame, score, over, tau) for tau in THRESHOLDS if both_kinds(frame, tau)}
+    sides = {
+        side: [name for name, f in found.items() if resolvable(f) and (f.estimate > 0) == (side == "better")]
+        for side in ("better", "worse")
+    }
+    cells = [_shown(found[name], "{:+.2f}") if name in found else "one kind only"
+             for name in ("rho", *(f"{tau:.2f}" for tau in THRESHOLDS))]  # fmt: skip
+    return [*cells, "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names) or "no"]
+
+
+def gate_controls(records: list[Record]) -> Table:
+    """By kind of update: the true change, and what the scores say of it."""
+    frame = gate_frame(records)
+    rows = []
+    for (data,) in groups(frame, "data"):
+        part = where(frame, data=data)
+        kinds = dict.fromkeys(part["kind"].tolist())
+        if set(kinds) == {"plain"}:
+            continue
+        places = {score: alarm(part, score) for score in ("error_change", *SHOWN)}
+        for kind in sorted(kinds, key=lambda kind: (kind != "plain", kind)):
+            own, mask = where(part, kind=kind), part["kind"] == kind
+            cells = [f"{own[score].mean():.3g} ({_percent(places[score][mask])})" for score in SHOWN]
+            rows.append([data, kind, str(size(own)), _points(own["error_change"]),
+                         _percent(places["error_change"][mask]), spread(own["risk_change"]),
+                         _points(own["target_error"]), *cells])  # fmt: skip
+    caption = (
+        "Controls: mean (standard deviation) of the true signed change on the anchor and of the target error, and mean "
+        "of each score with its place among all updates of the same seed, from 0% (least alarming) to 100%. A gate "
+        "is right where a score's place is that of the harm. Constant: added to all logits of a timid fine-tune, which "
+        "moves no prediction; blind harm: done where no target input shows it."
+    )
+    header = ["data", "kind", "updates", "Delta R [p.p.]", "place of harm", "Delta R [nats]", "target error [%]",
+              *(f"{SCORES[score]} (place)" for score in SHOWN)]  # fmt: skip
+    return Table(caption, header, rows or [[MISSING] * len(header)])
+
+
+def _points(values: np.ndarray) -> str:
+    """Mean (standard deviation) in percentage points."""
+    return f"{100 * values.mean():.1f} ({100 * values.std(ddof=1):.1f})"
+
+
+def _percent(values: np.ndarray) -> str:
+    return f"{100 * values.mean():.0f}%"
+
+
+def _shown(found: BootstrapInterval, form: str = "{:.2f}") -> str:
+    if np.isnan(found.estimate):
+        return found.reason or MISSING
+    if np.isnan(found.lower):
+        return form.format(found.estimate)
+    return interval(found, form)

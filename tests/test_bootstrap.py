@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from trace import bootstrap as bootstrap_module
-from trace.bootstrap import BootstrapInterval, bootstrap, clustered_bootstrap, two_way_bootstrap
+from trace.bootstrap import BootstrapInterval, Difference, bootstrap, clustered_bootstrap, two_way_bootstrap
 from trace.metrics import auprc, auroc, spearman
 
 tied = arrays(np.float64, 12, elements=st.integers(0, 4).map(float))
@@ -42,6 +42,37 @@ def test_resampled_metrics_equal_the_metrics_of_the_resamples(x, y, harmful, see
         )
         np.testing.assert_allclose(at_once, one_by_one, atol=1e-12)
         assert math.isnan(at_once[0])
+
+
+@settings(deadline=None, max_examples=40)
+@given(tied, tied, labels, st.integers(0, 2**32 - 1))
+def test_a_paired_difference_equals_the_difference_on_each_resample(x, y, harmful, seed):
+    counts = rng(seed).integers(0, 3, size=(8, 12)).astype(float)
+    for metric, target in ((spearman, x + y), (auroc, harmful.astype(float)), (auprc, harmful.astype(float))):
+        at_once = bootstrap_module._on_resamples(Difference(metric), [x, y, target], counts)
+        one_by_one = bootstrap_module._on_resamples(
+            lambda a, b, t, metric=metric: metric(a, t).value - metric(b, t).value, [x, y, target], counts
+        )
+        np.testing.assert_allclose(at_once, one_by_one, atol=1e-12)
+
+
+def test_pairing_resolves_what_two_intervals_do_not():
+    """Two scores that share their noise: each interval is wide, that of the difference is not."""
+    target = rng(1).normal(size=40)
+    a = target + 1.5 * rng(2).normal(size=40)
+    b = a + 0.8 * rng(3).normal(size=40)
+    alone = [bootstrap(spearman, score, target, generator=rng()) for score in (a, b)]
+    paired = bootstrap(Difference(spearman), a, b, target, generator=rng())
+    assert paired.estimate == pytest.approx(alone[0].estimate - alone[1].estimate)
+    assert paired.upper - paired.lower < min(i.upper - i.lower for i in alone)
+    same = bootstrap(Difference(spearman), a, a, target, generator=rng())
+    assert same[:3] == (0.0, 0.0, 0.0)
+
+
+def test_a_difference_of_what_is_undefined_says_why():
+    found = bootstrap(Difference(auroc), [1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [1.0, 1.0, 1.0], generator=rng())
+    assert math.isnan(found.estimate)
+    assert "one class only" in found.reason
 
 
 def test_bootstrap_of_the_mean_is_the_normal_interval():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -36,13 +37,29 @@ Statistic = Callable[..., Metric | float]
 """Of the columns ``[n]``; it must not depend on the order of the rows."""
 
 
+@dataclass(frozen=True)
+class Difference:
+    """``metric(a, target) - metric(b, target)`` of two scores of the same rows: a paired comparison.
+
+    >>> Difference(spearman)([1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [10.0, 20.0, 30.0]).value
+    2.0
+    """
+
+    metric: Callable[[Values, Values], Metric]
+
+    def __call__(self, a: Values, b: Values, target: Values) -> Metric:
+        first, second = self.metric(a, target), self.metric(b, target)
+        return Metric(first.value - second.value, first.reason or second.reason)
+
+
 def bootstrap(
     statistic: Statistic, *columns: Values, generator: Generator, num_resamples: int = 2000, level: float = 0.95
 ) -> BootstrapInterval:
     """Percentile bootstrap over rows, such as candidates.
 
     Args:
-        statistic: of the columns; `spearman`, `auroc` and `auprc` are computed for all resamples at once.
+        statistic: of the columns; `spearman`, `auroc`, `auprc` and a `Difference` of one of them are computed for all
+            resamples at once.
         columns: vectors ``[n]``, resampled together.
         generator: a numpy Generator.
         num_resamples: resamples of size n, with replacement.
@@ -150,6 +167,9 @@ def _interval(
 
 def _on_resamples(statistic: Statistic, data: list[Array], counts: Array) -> Array:
     """The statistic on each resample: ``[R]`` from multiplicities ``[R, n]``."""
+    if isinstance(statistic, Difference) and statistic.metric in _ALL_AT_ONCE:
+        (a, b, target), metric = data, _ALL_AT_ONCE[statistic.metric]
+        return metric(a, target, counts) - metric(b, target, counts)
     if statistic in _ALL_AT_ONCE:
         return _ALL_AT_ONCE[statistic](*data, counts)
     resamples = ([np.repeat(x, k) for x in data] for k in counts.astype(np.intp))

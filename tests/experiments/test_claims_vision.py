@@ -1,13 +1,27 @@
-"""Claims that need DomainNet: without its records nothing is claimed, with them a rule decides."""
+"""Claims on DomainNet and on the stand-in: one rule, two rows, and nothing is claimed without records."""
+
+from itertools import pairwise
 
 import pytest
 
-from experiments.claims_vision import ACTIVE_CLAIMS, CLAIMS, GATE_CLAIMS, on_domainnet
+from experiments import claims_active, claims_gate, claims_gate_terms
+from experiments.claims import judged
+from experiments.claims_vision import on_both, on_stand_in
 from experiments.ledger import Finding
+
+CLAIMS = [*claims_active.CLAIMS, *claims_gate.CLAIMS, *claims_gate_terms.CLAIMS]
 
 
 def records(experiment, data, number=1):
     return {experiment: [{"config": {"data": data}, "metrics": {"rho": 0.9}}] * number}
+
+
+def rule(found):
+    rho = found[0]["metrics"]["rho"]
+    return Finding(f"rho = {rho}", len(found), "reproduced" if rho > 0.8 else "not reproduced", "By its rank.")
+
+
+PAIR = on_both("rank", "gate", "app:domainnet-gate", "It ranks.", published="0.944", rule=rule)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
@@ -15,31 +29,39 @@ def test_without_records_it_was_not_run(claim):
     finding = claim.judge({})
     assert finding.verdict == "not run here"
     assert finding.runs == 0
-    assert "not part of this repository" in finding.why
-    assert claim.name.startswith("domainnet_")
 
 
-@pytest.mark.parametrize(("claims", "experiment"), [(ACTIVE_CLAIMS, "active"), (GATE_CLAIMS, "gate")])
-def test_the_stand_in_is_named_where_it_was_run(claims, experiment):
-    for claim in claims:
-        finding = claim.judge(records(experiment, "emoji", 3))
-        assert finding.verdict == "not run here"
-        assert f"see the row of the emoji stand-in (`{experiment}`, data: emoji, 3 records)" in finding.why
-        assert "see the row" not in claim.judge(records("other", "emoji")).why
+def test_every_claim_of_the_paper_has_a_row_on_both_data_sets():
+    names = {claim.name: claim for claim in CLAIMS}
+    assert len(names) == len(CLAIMS)
+    for name, claim in names.items():
+        if name.endswith("_on_domainnet"):
+            twin = names[name.replace("_on_domainnet", "_on_emoji")]
+            assert twin.statement == f"On the emoji stand-in: {claim.statement}"
+            assert twin.label == claim.label
+    assert sum(name.endswith("_on_domainnet") for name in names) >= 17
 
 
-def test_records_on_domainnet_are_judged_by_the_rule():
-    def rule(found):
-        rho = found[0]["metrics"]["rho"]
-        return Finding(f"rho = {rho}", len(found), "reproduced" if rho > 0.8 else "not reproduced", "By its rank.")
-
-    claim = on_domainnet("rank", "gate", "app:domainnet-gate", "It ranks.", published="0.944", rule=rule)
-    assert claim.judge(records("gate", "domainnet", 2)) == Finding("rho = 0.9", 2, "reproduced", "By its rank.")
-    assert claim.judge(records("gate", "emoji")).verdict == "not run here"
+def test_one_rule_judges_each_data_set_on_its_own_records():
+    on_domainnet, on_emoji = PAIR
+    assert on_domainnet.judge(records("gate", "domainnet", 2)) == Finding("rho = 0.9", 2, "reproduced", "By its rank.")
+    assert on_emoji.judge(records("gate", "emoji", 3)) == Finding("rho = 0.9", 3, "reproduced", "By its rank.")
+    assert on_emoji.judge(records("gate", "domainnet")).verdict == "not run here"
+    assert "(DomainNet)" in on_emoji.published
 
 
-def test_records_without_a_rule_are_not_passed_off_as_a_result():
-    finding = GATE_CLAIMS[0].judge(records("gate", "domainnet", 2))
+def test_the_row_of_domainnet_points_to_the_next_one():
+    finding = PAIR[0].judge(records("gate", "emoji", 3))
     assert finding.verdict == "not run here"
-    assert finding.runs == 2
-    assert "no rule" in finding.why
+    assert "the next row has the emoji stand-in (`gate`, 3 records)" in finding.why
+    assert "nor one of `gate` on the emoji stand-in" in PAIR[0].judge(records("active", "emoji")).why
+    rows = judged(CLAIMS, {})
+    for row, following in pairwise(rows):
+        if row["name"].endswith("_on_domainnet"):
+            assert following["name"] == row["name"].replace("_on_domainnet", "_on_emoji")
+
+
+def test_a_statement_about_the_stand_in_alone_says_so():
+    claim = on_stand_in("best", "gate", "app:domainnet-gate", "it is best.", published="not compared", rule=rule)
+    assert claim.statement == "On the emoji stand-in: it is best."
+    assert claim.judge(records("gate", "emoji")).verdict == "reproduced"

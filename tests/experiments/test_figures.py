@@ -100,7 +100,10 @@ def test_every_figure_is_committed_in_both_formats():
 
 def test_case_studies_are_drawn_from_their_records():
     rounds = figures_active.rounds(test_tables_active.records())
-    assert [len(ax.lines) for ax in rounds.axes[:3]] == [3, 3, 3]
+    assert [len(ax.lines) for ax in rounds.axes[:3]] == [4, 4, 3]  # distances have the held-out source beside them
     updates = [test_tables_gate.record(seed, control=seed > 1) for seed in range(4)]
     assert len(figures_gate.scores(updates).axes) == 6
     assert "harm above 0.13" in figures_gate.curves(updates).axes[0].get_title()
+    labels = [tick.get_text() for tick in figures_gate.forest(updates).axes[0].get_yticklabels()]
+    assert labels[0] == "TRACE-W"
+    assert "+MSP on source" in labels

@@ -51,10 +51,26 @@ def test_a_gate_without_candidates_says_so(config):
         run(Config(**{**vars(config), "candidates": []}), Silent())
 
 
-@pytest.mark.parametrize("name", ["cpu", "paper"])
-def test_the_published_number_of_candidates(name):
+def test_a_depth_that_is_not_cached_is_refused(config):
+    candidates = [type(config.candidates[0])(name="deep", depth="full")]
+    with pytest.raises(UserError, match="depth 'full' of a candidate is unknown"):
+        run(Config(**{**vars(config), "candidates": candidates}), Silent())
+
+
+def test_controls_are_updates_of_the_same_models():
+    """They are ranked beside the fine-tunes of their seed."""
+    shared = ("seed", "source", "target", "source_lr", "source_epochs", "train_share")
+    plain, controls = (
+        [[getattr(point.config, name) for name in shared] for point in expand("gate", [f"config={variant}"])]
+        for variant in ("cpu", "controls")
+    )
+    assert plain == controls
+
+
+@pytest.mark.parametrize(("name", "seeds"), [("cpu", 8), ("paper", 4)])
+def test_the_published_number_of_candidates(name, seeds):
     runs = expand("gate", [f"config={name}"])
-    assert len(runs) == 4
+    assert len(runs) == seeds
     for made in runs:
         names = [candidate.name for candidate in made.config.candidates]
         assert len(names) == len(set(names)) == 20
