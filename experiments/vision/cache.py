@@ -105,13 +105,9 @@ def _extract(
 ) -> None:
     started, before, total = time.monotonic(), rows.done, len(pictures)
 
-    def sizes() -> Iterator[int]:
-        for x in pictures.stream(in_order(total, batch_size, start=before)):
-            rows.append(_narrowed(_run(network, x, device), rows.dtype))
-            yield len(x)
-
-    for _ in counted(sizes(), total, label, "image", done=before):
-        pass
+    batches = pictures.stream(in_order(total, batch_size, start=before))
+    for x in counted(batches, total, label, "image", done=before):
+        rows.append(_narrowed(_run(network, x, device), rows.dtype))
     seconds = time.monotonic() - started
     print(f"{label}: {total - before} images in {seconds:.0f} s, {(total - before) / seconds:.1f} images/s")
 

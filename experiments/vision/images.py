@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import torch
 from PIL import Image
 
 from ..config import CONFIGS, read_mapping, typed
@@ -56,18 +55,6 @@ def subset(image_set: ImageSet, indices: Iterable[int]) -> ImageSet:
     return image_set._replace(
         paths=tuple(image_set.paths[i] for i in chosen), labels=tuple(image_set.labels[i] for i in chosen)
     )
-
-
-def stratified_val(image_set: ImageSet, fraction: float, generator: torch.Generator) -> tuple[ImageSet, ImageSet]:
-    """The rest and a validation part with ``fraction`` of every class, for data that has no ``val`` split."""
-    if not 0 < fraction < 1:
-        raise UserError(f"the validation fraction is {fraction}: it must lie between 0 and 1")
-    by_label: dict[int, list[int]] = {}
-    for index in torch.randperm(len(image_set.labels), generator=generator).tolist():
-        by_label.setdefault(image_set.labels[index], []).append(index)
-    held = {index for indices in by_label.values() for index in indices[: round(fraction * len(indices))]}
-    rest = [index for index in range(len(image_set.labels)) if index not in held]
-    return subset(image_set, rest), subset(image_set, sorted(held))._replace(split="val")
 
 
 def class_counts(image_set: ImageSet) -> dict[str, int]:

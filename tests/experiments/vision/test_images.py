@@ -14,7 +14,6 @@ from experiments.vision.images import (
     load_dataset,
     open_image,
     pictures,
-    stratified_val,
     subset,
 )
 from tests.experiments.vision.trees import CLASSES, DOMAINS, domainnet_tree
@@ -103,18 +102,6 @@ def test_a_subset_keeps_paths_with_their_labels(real):
     part = subset(real, torch.tensor([7, 2]))
     assert part.paths == (real.paths[7], real.paths[2])
     assert part.labels == (real.labels[7], real.labels[2])
-
-
-def test_validation_takes_its_share_of_every_class(real, generator):
-    rest, held = stratified_val(real, 0.5, generator)
-    assert class_counts(rest) == class_counts(held) == dict.fromkeys(CLASSES, 1)
-    assert set(rest.paths) | set(held.paths) == set(real.paths)
-    assert held.split == "val"
-    again = stratified_val(real, 0.5, torch.Generator().manual_seed(0))[1]
-    other = stratified_val(real, 0.5, torch.Generator().manual_seed(1))[1]
-    assert again == held != other
-    with pytest.raises(UserError, match="between 0 and 1"):
-        stratified_val(real, 1.0, generator)
 
 
 def test_unknown_names_are_answered(tree):
