@@ -61,7 +61,12 @@ def run(config: Config, context: Context) -> dict[str, Any]:
         labelled = torch.cat([labelled, batch])
         rows.append(_round(config, q, source, target, labelled, batch))
         context.log(number, **{name: float(value) for name, value in rows[-1].items()})
-    return {"columns": columns(rows), "selected": labelled.tolist(), "num_classes": len(study.dataset.classes)}
+    return {
+        "columns": columns(rows),
+        "selected": labelled.tolist(),
+        "num_classes": len(study.dataset.classes),
+        "skipped": study.skipped(config.source, config.target),
+    }
 
 
 def choose(config: Config, source: Domain, target: Domain, labelled: Tensor, number: int) -> Tensor:

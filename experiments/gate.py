@@ -81,6 +81,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
         "columns": columns(rows),
         "names": [c.name for c in config.candidates],
         "num_classes": len(study.dataset.classes),
+        "skipped": study.skipped(config.source, config.target),
     }
 
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -90,18 +90,6 @@ def open_image(path: Path) -> Image.Image:
     paper = Image.new("RGBA", drawing.size, "white")
     paper.alpha_composite(drawing)
     return paper.convert("RGB")
-
-
-def pictures(image_set: ImageSet, *, on_broken: OnBroken = "error") -> Iterator[tuple[int, Image.Image]]:
-    """Index and picture of every image; with ``skip`` broken ones are left out, and their index does not come."""
-    for index, path in enumerate(image_set.paths):
-        try:
-            picture = open_image(image_set.root / path)
-        except BrokenImageError:
-            if on_broken == "error":
-                raise
-        else:
-            yield index, picture
 
 
 def present(image_set: ImageSet, *, on_broken: OnBroken = "error") -> ImageSet:

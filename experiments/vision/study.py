@@ -6,7 +6,7 @@ Splits are the data set's own; each seed takes its own share of the training row
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Generator, Tensor
@@ -18,9 +18,10 @@ from ..cells import seeded
 from ..errors import UserError
 from .backbone import Backbone, BackboneSpec, load_backbone
 from .batches import Rows
+from .broken import without_broken
 from .cache import Layer, features
 from .finetune import TrainSpec, share, train
-from .images import Dataset, ImageSet, data_home, load_dataset
+from .images import Dataset, ImageSet, OnBroken, data_home, load_dataset
 from .models import Classifier, mean_length, new_classifier
 
 VALIDATION = 0.15
@@ -45,6 +46,8 @@ class VisionConfig:
     device: str = "cpu"
     workers: int = 0
     """Processes that read images ahead; several beside a GPU."""
+    on_broken: str = "error"
+    """What to do with images that are absent or cannot be decoded: error names them, skip leaves out and counts."""
     seed: int = 0
     train_share: float = 0.8
     """Share of the training rows that a seed takes, drawn anew by each."""
@@ -71,12 +74,26 @@ class Study:
 
     @classmethod
     def of(cls, config: VisionConfig) -> Study:
+        if config.on_broken not in get_args(OnBroken):
+            raise UserError(f"on_broken is {config.on_broken!r}: it must be error or skip")
         spec = BackboneSpec(arch=config.arch, weights=config.weights, size=config.size)
         return cls(config, load_dataset(config.data), load_backbone(spec, device=config.device))
 
+    def images(self, domain: str, split: str) -> ImageSet:
+        """A split of a domain; with ``on_broken=skip`` without the images that are absent or cannot be decoded."""
+        if self.config.on_broken == "error":
+            return self.dataset.images(domain, split)
+        named = self.dataset.images(domain, split, on_broken="skip")
+        return without_broken(named, cache=data_home() / "unreadable", workers=self.config.workers)
+
+    def skipped(self, *domains: str) -> dict[str, dict[str, int]]:
+        """Images that were left out, by domain and split."""
+        splits = self.dataset.splits
+        return {domain: {split: len(self.images(domain, split).skipped) for split in splits} for domain in domains}
+
     def rows(self, domain: str, split: str, layer: Layer = "penultimate") -> Rows:
         """All rows of a split: unit features, or maps."""
-        images = self.dataset.images(domain, split)
+        images = self.images(domain, split)
         x = self._features(images, layer)
         return Rows(normalize(x) if layer == "penultimate" else x, torch.tensor(images.labels))
 
@@ -102,7 +119,7 @@ class Study:
 
     def source_scale(self) -> float:
         """Mean length of the source's features, the scale of the classifier."""
-        return mean_length(self._features(self.dataset.images(self.config.source, "train")))
+        return mean_length(self._features(self.images(self.config.source, "train")))
 
     def source_model(self, source: Domain) -> Classifier:
         """Q: a linear head on the source's unit features."""
