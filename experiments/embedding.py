@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .cells import seeded
 from .errors import UserError
 from .execute import Context
 from .pairs import significant
+from .seeds import seeded
 from .vision.study import Study, VisionConfig
 
 DIGITS = 4

@@ -17,7 +17,7 @@ def embedding(records: list[Record]) -> Figure:
         metrics, config = record["metrics"], record["config"]
         centres = {domain: _centres(points) for domain, points in metrics["points"].items()}
         origin = centres.get(config["source"], {})
-        for domain, colour, marker in zip(metrics["points"], COLOURS, MARKERS, strict=False):
+        for domain, colour, marker in zip(config["domains"], COLOURS, MARKERS, strict=False):
             style = {"color": colour, "marker": marker, "linewidths": 0}
             points = metrics["points"][domain]
             images.scatter(points["first"], points["second"], s=6, alpha=0.6, label=domain, **style)

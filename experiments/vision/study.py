@@ -6,26 +6,22 @@ Splits are the data set's own; each seed takes its own share of the training row
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn.functional import normalize
 
-from trace import Sample, stratified_split
+from trace import Sample
 
-from ..cells import seeded
-from ..errors import UserError
+from ..seeds import seeded
 from .backbone import Backbone, BackboneSpec, load_backbone
 from .batches import Rows
-from .broken import without_broken
 from .cache import Layer, features
-from .finetune import TrainSpec, share, train
-from .images import Dataset, ImageSet, OnBroken, data_home, load_dataset
+from .finetune import TrainSpec, train
+from .images import Dataset, ImageSet, data_home, load_dataset
 from .models import Classifier, mean_length, new_classifier
-
-VALIDATION = 0.15
-"""Share of the training split that is held out where the data have no validation split (``app:common-impl``)."""
+from .samples import images_of, own_rows
 
 
 @dataclass(frozen=True)
@@ -74,17 +70,12 @@ class Study:
 
     @classmethod
     def of(cls, config: VisionConfig) -> Study:
-        if config.on_broken not in get_args(OnBroken):
-            raise UserError(f"on_broken is {config.on_broken!r}: it must be error or skip")
         spec = BackboneSpec(arch=config.arch, weights=config.weights, size=config.size)
         return cls(config, load_dataset(config.data), load_backbone(spec, device=config.device))
 
     def images(self, domain: str, split: str) -> ImageSet:
-        """A split of a domain; with ``on_broken=skip`` without the images that are absent or cannot be decoded."""
-        if self.config.on_broken == "error":
-            return self.dataset.images(domain, split)
-        named = self.dataset.images(domain, split, on_broken="skip")
-        return without_broken(named, cache=data_home() / "unreadable", workers=self.config.workers)
+        c = self.config
+        return images_of(self.dataset, domain, split, on_broken=c.on_broken, workers=c.workers)
 
     def skipped(self, *domains: str) -> dict[str, dict[str, int]]:
         """Images that were left out, by domain and split."""
@@ -106,16 +97,12 @@ class Study:
 
     def domain(self, name: str, layer: Layer = "penultimate") -> Domain:
         """This seed's samples of a domain."""
-        generator = seeded("vision rows", name, self.config.seed)
+        c = self.config
         everything = self.rows(name, "train", layer)
-        if "val" in self.dataset.splits:
-            chosen, val = everything, self.rows(name, "val", layer)
-        else:
-            numbers = Sample(torch.arange(len(everything), dtype=torch.float64)[:, None], everything.y)
-            kept, held = stratified_split(numbers, fraction=VALIDATION, generator=generator)
-            chosen, val = (everything.select(part.x[:, 0].long()) for part in (kept, held))
-        own = _share(chosen, self.config.train_share, generator)
-        return Domain(own, val, self.rows(name, "test", layer))
+        hold_out = "val" not in self.dataset.splits
+        own = own_rows(everything.y, name, seed=c.seed, train_share=c.train_share, hold_out=hold_out)
+        val = everything.select(own.val) if hold_out else self.rows(name, "val", layer)
+        return Domain(everything.select(own.train), val, self.rows(name, "test", layer))
 
     def source_scale(self) -> float:
         """Mean length of the source's features, the scale of the classifier."""
@@ -127,12 +114,6 @@ class Study:
         spec = TrainSpec(lr=c.source_lr, epochs=c.source_epochs)
         start = new_classifier(self.backbone.dim, len(self.dataset.classes), scale=self.source_scale())
         return train(spec, start, source.train, generator=seeded("source model", c.seed), device=c.device).model
-
-
-def _share(rows: Rows, fraction: float, generator: Generator) -> Rows:
-    if not 0 < fraction <= 1:
-        raise UserError(f"train_share is {fraction}: it must be above 0 and at most 1")
-    return rows if fraction == 1 else rows.select(share(rows.y, fraction, generator))
 
 
 def sample(rows: Rows) -> Sample:

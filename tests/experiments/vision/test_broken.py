@@ -111,4 +111,4 @@ def test_a_split_without_a_readable_image_says_so(tree, tmp_path):
 
 def test_an_unknown_choice_is_answered(tree):
     with pytest.raises(UserError, match="on_broken is 'ignore': it must be error or skip"):
-        Study.of(config("active", tree, "on_broken=ignore"))
+        Study.of(config("active", tree, "on_broken=ignore")).images("real", "train")
