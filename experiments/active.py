@@ -53,6 +53,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
         raise UserError(f"policy must be one of {', '.join(POLICIES)}, got {config.policy!r}")
     study = Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
+    _check_pool(config, len(target.train))
     q = study.source_model(source)
     labelled = torch.empty(0, dtype=torch.long)
     rows = []
@@ -67,6 +68,17 @@ def run(config: Config, context: Context) -> dict[str, Any]:
         "num_classes": len(study.dataset.classes),
         "skipped": study.skipped(config.source, config.target),
     }
+
+
+def _check_pool(config: Config, size: int) -> None:
+    """Refuse before anything is trained what the last round could not pay for."""
+    if config.batch < 1 or config.rounds < 1:
+        raise UserError(f"batch is {config.batch} and rounds {config.rounds}: both must be at least 1")
+    if config.batch * config.rounds > size:
+        raise UserError(
+            f"{config.rounds} rounds of {config.batch} labels need {config.batch * config.rounds} images, and the pool "
+            f"of {config.target} has {size}: lower batch or rounds, or raise train_share"
+        )
 
 
 def choose(config: Config, source: Domain, target: Domain, labelled: Tensor, number: int) -> Tensor:

@@ -64,7 +64,9 @@ def features(
         UserError: for images that cannot be read, a full disk, or maps beyond the range of float16.
     """
     if not image_set.paths:
-        raise UserError(f"the image set {image_set.name} is empty: prepare the data again")
+        raise UserError(
+            f"{image_set.name} has no image of {image_set.domain} {image_set.split}: fetch or prepare it again"
+        )
     network = backbone.model if layer == "penultimate" else backbone.trunk()
     key = cache_key(image_set, backbone, layer=layer, device=device)
     folder = cache / f"{image_set.name}-{layer}-{_short(key)}"

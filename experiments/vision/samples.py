@@ -45,6 +45,8 @@ def own_rows(y: Tensor, domain: str, *, seed: int, train_share: float, hold_out:
     """The rows of the training split with labels ``y [n]`` that a seed takes; ``hold_out`` sets 15% aside first."""
     if not 0 < train_share <= 1:
         raise UserError(f"train_share is {train_share}: it must be above 0 and at most 1")
+    if len(y) < 2:
+        raise UserError(f"{domain} has {len(y)} training images: at least 2 are needed")
     generator = seeded("vision rows", domain, seed)
     kept, held = torch.arange(len(y)), torch.empty(0, dtype=torch.long)
     if hold_out:
