@@ -1,9 +1,11 @@
 """Speed and memory of the estimators against their peers, as ratios within one run.
 
-Table `benchmark`; about 12 minutes on two cores with the default profile. Times are medians of interleaved repetitions
-in one process. Peak memory is what a contender needs beyond its inputs, each measured in a fresh process.
+Tables `benchmark` and `hours`; about 25 minutes on two cores with the default profile, half of them for the sizes of
+DomainNet. Times are medians of interleaved repetitions in one process. Peak memory is what a contender needs beyond its
+inputs, each measured in a fresh process; cases of minutes are timed there, too, in their one call.
 
     python -m experiments benchmark
+    python -m experiments benchmark --case "full size"               # selection and distances at DomainNet's sizes
     python -m experiments benchmark --case ridge --profile smoke     # one case, small, not stored
 """
 
