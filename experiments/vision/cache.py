@@ -140,9 +140,14 @@ def _on_cores(
     def part(numbers: Tensor) -> Tensor:
         return _run(fast, next(in_turn.stream([numbers])), device)
 
-    with _one_thread_each(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as cores:
+    with _one_thread_each(), ThreadPoolExecutor(_num_cores()) as cores:
         for batch in batches:
             yield torch.cat(list(cores.map(part, batch.split(CPU_IMAGES))))
+
+
+def _num_cores() -> int:
+    """That this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
