@@ -26,7 +26,7 @@ COMMANDS = {
     "collect": "finished runs into results/records (seconds)",
     "sync": "upload W&B runs that were written offline",
     "publish": "tables and figures as a W&B artifact",
-    "benchmark": "speed and memory against peers, as ratios in one run (12 minutes)",
+    "benchmark": "speed and memory against peers, as ratios in one run (25 minutes)",
     "tables": "all tables from results/records alone (a minute)",
     "figures": "all figures from results/records alone (half a minute)",
     "claims": "the ledger: every claim of the paper with its verdict (seconds)",

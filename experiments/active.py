@@ -21,10 +21,10 @@ from trace.features import identity
 from trace.selection import mmdmin, random, w1min
 from trace.shift import Shift, measure_shift
 
-from .cells import seeded
 from .errors import UserError
 from .execute import Context
 from .pairs import LOSS, SETTINGS, columns, remainders, row
+from .seeds import seeded
 from .vision.finetune import TrainSpec, train
 from .vision.models import Classifier
 from .vision.study import Domain, Study, VisionConfig, error, sample
@@ -53,6 +53,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
         raise UserError(f"policy must be one of {', '.join(POLICIES)}, got {config.policy!r}")
     study = Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
+    _check_pool(config, len(target.train))
     q = study.source_model(source)
     labelled = torch.empty(0, dtype=torch.long)
     rows = []
@@ -62,7 +63,23 @@ def run(config: Config, context: Context) -> dict[str, Any]:
         distances = _distances(config, source, target.train.x[labelled], target.train.x[batch])
         rows.append(_round(config, q, source, target, labelled, distances))
         context.log(number, **{name: float(value) for name, value in rows[-1].items()})
-    return {"columns": columns(rows), "selected": labelled.tolist(), "num_classes": len(study.dataset.classes)}
+    return {
+        "columns": columns(rows),
+        "selected": labelled.tolist(),
+        "num_classes": len(study.dataset.classes),
+        "skipped": study.skipped(config.source, config.target),
+    }
+
+
+def _check_pool(config: Config, size: int) -> None:
+    """Refuse before anything is trained what the last round could not pay for."""
+    if config.batch < 1 or config.rounds < 1:
+        raise UserError(f"batch is {config.batch} and rounds {config.rounds}: both must be at least 1")
+    if config.batch * config.rounds > size:
+        raise UserError(
+            f"{config.rounds} rounds of {config.batch} labels need {config.batch * config.rounds} images, and the pool "
+            f"of {config.target} has {size}: lower batch or rounds, or raise train_share"
+        )
 
 
 def choose(config: Config, source: Domain, target: Domain, labelled: Tensor, number: int) -> Tensor:

@@ -1,9 +1,11 @@
 """Speed and memory of the estimators against their peers, as ratios within one run.
 
-Table `benchmark`; about 12 minutes on two cores with the default profile. Times are medians of interleaved repetitions
-in one process. Peak memory is what a contender needs beyond its inputs, each measured in a fresh process.
+Tables `benchmark` and `hours`; about 25 minutes on two cores with the default profile, half of them for the sizes of
+DomainNet. Times are medians of interleaved repetitions in one process. Peak memory is what a contender needs beyond its
+inputs, each measured in a fresh process; cases of minutes are timed there, too, in their one call.
 
     python -m experiments benchmark
+    python -m experiments benchmark --case "full size"               # selection and distances at DomainNet's sizes
     python -m experiments benchmark --case ridge --profile smoke     # one case, small, not stored
 """
 
@@ -19,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -26,6 +29,7 @@ from . import tables
 from .benchmark_cases import ESTIMATORS, SIZES, Case, Contender
 from .benchmark_selection import selection
 from .benchmark_training import engine, stacked_training
+from .benchmark_vision import vision
 from .records import RECORDS, ROOT, Record, plain, provenance, run_id, write_record
 from .table_text import to_markdown
 
@@ -38,22 +42,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: %(default)s)")
     parser.add_argument("--case", default="", help="only cases whose name contains this; nothing is stored then")
     parser.add_argument("--records", type=Path, default=RECORDS, help="where to store (default: results/records)")
-    parser.add_argument("--peak", nargs=2, metavar=("CASE", "CONTENDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--alone", nargs=2, metavar=("CASE", "CONTENDER"), help=argparse.SUPPRESS)
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Measure, store one record, and print the table."""
     profile, seed = arguments.profile, arguments.seed
-    if arguments.peak:
-        print(json.dumps(_peak_here(profile, seed, *arguments.peak)))
+    if arguments.alone:
+        print(json.dumps(_here(profile, seed, *arguments.alone)))
         return
-    rows = []
-    for case in cases(profile, seed):
-        if arguments.case in case.name:
-            print(f"{case.name} ({case.size})", file=sys.stderr)
-            rows += measure(case, profile, seed)
-    if not rows:
+    chosen = [case for case in cases(profile) if arguments.case in case.name]
+    if not chosen:
         raise SystemExit(f"no case has {arguments.case!r} in its name")
+    rows = []
+    for case in chosen:
+        print(f"{case.name} ({case.size})", file=sys.stderr)
+        rows += measure(case, profile, seed)
     config = {"seed": seed, "sizes": SIZES[profile]}
     record: Record = {
         "run_id": run_id("benchmark", profile, config),
@@ -69,21 +73,34 @@ def main(arguments: argparse.Namespace) -> None:
     print(to_markdown(tables.benchmark([plain(record)])))
 
 
-def cases(profile: str, seed: int) -> Iterator[Case]:
-    """All cases of a profile, made one at a time so that only one holds its inputs."""
+def cases(profile: str) -> Iterator[Case]:
+    """All cases of a profile; none has drawn its inputs."""
     size = SIZES[profile]
-    for make in (*ESTIMATORS, stacked_training, selection, engine):
-        made = make(size, torch.Generator().manual_seed(seed))
+    for make in (*ESTIMATORS, stacked_training, selection, vision, engine):
+        made = make(size)
         yield from [made] if isinstance(made, Case) else made
+
+
+class Call(NamedTuple):
+    """One call of a contender in a process of its own."""
+
+    value: float
+    seconds: float
+    peak: float
+    """Bytes of resident memory that it adds; NaN where the system does not tell (not Linux)."""
 
 
 def measure(case: Case, profile: str, seed: int) -> list[Record]:
     """One row per contender: time, peak memory, value, and whether the promises about it hold."""
-    values, times = _timed(case.contenders)
-    peaks = {name: _peak_elsewhere(profile, seed, case.name, name) for name in case.contenders}
-    ours = next(iter(case.contenders))
+    contenders = {} if case.once else case.contenders(torch.Generator().manual_seed(seed))
+    calls = {name: _elsewhere(profile, seed, case.name, name) for name in contenders or ["ours"]}
+    peaks = {name: call.peak for name, call in calls.items()}
+    values, times = {n: call.value for n, call in calls.items()}, {n: call.seconds for n, call in calls.items()}
+    if contenders:
+        values, times = _timed(contenders)
+    ours = next(iter(calls))
     rows = []
-    for name in case.contenders:
+    for name in calls:
         measured = {
             "time": times[name] / times[ours],
             "memory": peaks[name] / max(peaks[ours], 1.0),
@@ -120,29 +137,31 @@ def _timed(contenders: dict[str, Contender], rounds: int = 4) -> tuple[dict[str,
     return values, {name: statistics.median(s[1:] or s) for name, s in seconds.items()}
 
 
-def _peak_elsewhere(profile: str, seed: int, case: str, contender: str) -> float:
+def _elsewhere(profile: str, seed: int, case: str, contender: str) -> Call:
     command = [sys.executable, "-m", "experiments", "benchmark", "--profile", profile, "--seed", str(seed)]
-    command += ["--peak", case, contender]
+    command += ["--alone", case, contender]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return float(json.loads(done.stdout))
+    return Call(*json.loads(done.stdout))
 
 
-def _peak_here(profile: str, seed: int, case: str, contender: str) -> float:
-    """Bytes of resident memory that a contender adds at its peak; NaN where the system does not tell (not Linux)."""
+def _here(profile: str, seed: int, case: str, contender: str) -> Call:
+    """One measured call, after one at the smoke sizes that loads what is imported late."""
+    _named(case, "smoke").contenders(torch.Generator())[contender]()
+    measured = _named(case, profile).contenders(torch.Generator().manual_seed(seed))[contender]
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    if not (status.exists() and reset.exists()):
-        return math.nan
-    _named(case, "smoke", seed).contenders[contender]()  # loads what is imported late
-    measured = _named(case, profile, seed)
-    ctypes.CDLL(None).malloc_trim(0)  # give back what is free, or its reuse hides a peak
-    before = _status_bytes(status, "VmRSS")
-    reset.write_text("5")  # the peak counts from here
-    measured.contenders[contender]()
-    return float(max(_status_bytes(status, "VmHWM") - before, 0))
+    linux = status.exists() and reset.exists()
+    if linux:
+        ctypes.CDLL(None).malloc_trim(0)  # give back what is free, or its reuse hides a peak
+        before = _status_bytes(status, "VmRSS")
+        reset.write_text("5")  # the peak counts from here
+    start = time.perf_counter()
+    value = measured()
+    seconds = time.perf_counter() - start
+    return Call(value, seconds, float(max(_status_bytes(status, "VmHWM") - before, 0)) if linux else math.nan)
 
 
-def _named(name: str, profile: str, seed: int) -> Case:
-    return next(case for case in cases(profile, seed) if case.name == name)
+def _named(name: str, profile: str) -> Case:
+    return next(case for case in cases(profile) if case.name == name)
 
 
 def _status_bytes(status: Path, key: str) -> int:

@@ -1,32 +1,47 @@
-"""Benchmark cases of choosing what to label, in the form of `experiments.benchmark_cases`."""
+"""Benchmark cases of choosing what to label, and of the distances, at the size of DomainNet's real and painting.
+
+    python -m experiments benchmark --case "full size"
+
+In the form of `experiments.benchmark_cases`; the value is the objective, or the distance.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
+from trace.estimators import mmd, sinkhorn_divergence
 from trace.selection import mmdmin, w1min
 
-from .benchmark_cases import Case, Target, unit_features
+from .benchmark_cases import Case, Contender, Target, unit_samples
+
+MEMORY = 8e9
+"""Bytes that each of them may need beyond its inputs."""
 
 
-def selection(size: dict[str, int], generator: Generator) -> Iterator[Case]:
-    """One batch from a pool of the size of DomainNet's paintings, close to its photographs; the value is the objective.
+def selection(size: dict[str, int]) -> Iterator[Case]:
+    """One batch of all labels, and both distances between all of the source and all of the pool."""
+    n, m, d, count = (size[name] for name in ("n_source", "n_pool", "d_features", "count_selected"))
+    measured: dict[str, tuple[str, Callable[[Tensor, Tensor], float]]] = {
+        "mmdmin": (f", choose {count}", lambda x, y: mmdmin(x, y, count).objective),
+        "w1min": (f", choose {count}", lambda x, y: w1min(x, y, count, generator=_generator()).objective),
+        "Sinkhorn": (", 5 draws of 10000", lambda x, y: sinkhorn_divergence(x, y, generator=_generator()).value),
+        "MMD": ("", lambda x, y: mmd(x, y).squared),
+    }
+    for name, (what, function) in measured.items():
+        contenders = partial(_contenders, n, m, d, function)
+        targets = (Target("ours", "bytes", at_most=MEMORY),)
+        yield Case(f"full size, {name}", f"{n} x {m} x {d}{what}", contenders, targets, once=True)
 
-    Measured once there, each of the two takes minutes: see that they stay within memory.
-    """
-    n, m = size.get("n_source", 120_906), size.get("n_pool", 50_416)
-    d, count = size.get("d_features", 2048), size.get("count_selected", 250)
-    source, pool = unit_features(n, d, 0.0, generator), unit_features(m, d, 0.3, generator)
-    shape, small = f"{n} x {m} x {d}, choose {count}", (Target("ours", "bytes", at_most=8e9),)
 
-    def herding() -> float:
-        return mmdmin(source, pool, count).objective
+def _contenders(
+    n: int, m: int, d: int, function: Callable[[Tensor, Tensor], float], generator: Generator
+) -> dict[str, Contender]:
+    return {"ours": partial(function, *unit_samples(n, m, d, generator))}
 
-    def matching() -> float:
-        return w1min(source, pool, count, generator=torch.Generator().manual_seed(0)).objective
 
-    yield Case("selection, mmdmin", shape, {"ours": herding}, small)
-    yield Case("selection, w1min", shape, {"ours": matching}, small)
+def _generator() -> Generator:
+    return torch.Generator().manual_seed(0)

@@ -13,7 +13,7 @@ from trace.models import Stack
 from trace.training import fit
 from trace.worlds import world
 
-from .benchmark_cases import Case, Target
+from .benchmark_cases import Case, Contender, Target
 from .cells import labels
 from .overhead import cluster_answers, inline_runs_per_second, slurm_submit_seconds
 
@@ -21,22 +21,26 @@ LR = 1e-2
 EPOCHS = 2
 
 
-def stacked_training(size: dict[str, int], generator: Generator) -> Iterator[Case]:
+def stacked_training(size: dict[str, int]) -> Iterator[Case]:
     """Many small perceptrons as one stack against a loop with torch's own Adam; the value is their mean loss."""
     k, n = size["k_stack"], size["n_stack"]
-    drawn = [world("moons_warp").target(n, generator=generator) for _ in range(k)]
-    x, y = torch.stack([sample.x for sample in drawn]), torch.stack([labels(sample) for sample in drawn])
-    first = Stack.draw([2, 64, 64, 2], [generator] * k, activation="tanh")
     for batch_size in (64, 256):
         yield Case(
             f"training, batches of {batch_size}",
             f"{k} perceptrons, {EPOCHS} epochs of {n}",
-            {
-                "ours": partial(_stacked, first, x, y, batch_size),
-                "loop over models": partial(_looped, first, x, y, batch_size),
-            },
+            partial(_training_contenders, k, n, batch_size),
             (Target("loop over models", "time", at_least=10),) if batch_size == 64 else (),
         )
+
+
+def _training_contenders(k: int, n: int, batch_size: int, generator: Generator) -> dict[str, Contender]:
+    drawn = [world("moons_warp").target(n, generator=generator) for _ in range(k)]
+    x, y = torch.stack([sample.x for sample in drawn]), torch.stack([labels(sample) for sample in drawn])
+    first = Stack.draw([2, 64, 64, 2], [generator] * k, activation="tanh")
+    return {
+        "ours": partial(_stacked, first, x, y, batch_size),
+        "loop over models": partial(_looped, first, x, y, batch_size),
+    }
 
 
 def _orders(k: int) -> list[Generator]:
@@ -66,7 +70,7 @@ def _looped(first: Stack, x: Tensor, y: Tensor, batch_size: int) -> float:
     return sum(losses) / len(losses)
 
 
-def engine(size: dict[str, int], generator: Generator) -> Iterator[Case]:
+def engine(size: dict[str, int]) -> Iterator[Case]:
     """Empty runs, and a grid submitted to SLURM where a cluster answers; the value is what was counted."""
     count, submitted = size["runs_inline"], size["runs_slurm"]
 
@@ -74,9 +78,8 @@ def engine(size: dict[str, int], generator: Generator) -> Iterator[Case]:
         inline_runs_per_second(count)
         return count
 
-    yield Case(
-        "empty runs, inline", f"{count} runs", {"ours": inline}, (Target("ours", "seconds", at_most=count / 50),)
-    )
+    quick = Target("ours", "seconds", at_most=count / 50)
+    yield Case("empty runs, inline", f"{count} runs", lambda _: {"ours": inline}, (quick,))
 
     def submit() -> float:
         slurm_submit_seconds(submitted)
@@ -84,4 +87,4 @@ def engine(size: dict[str, int], generator: Generator) -> Iterator[Case]:
 
     if cluster_answers():
         prompt = Target("ours", "seconds", at_most=5)
-        yield Case("grid to SLURM, one array", f"{submitted} runs", {"ours": submit}, (prompt,))
+        yield Case("grid to SLURM, one array", f"{submitted} runs", lambda _: {"ours": submit}, (prompt,))

@@ -5,19 +5,20 @@ Every draw has a generator of its own, seeded by what it is for, so a pair is th
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from trace import Sample, stratified_split
 from trace.features import FeatureMap, identity, l2_normalised
 from trace.models import Stack
 from trace.training import Progress, fit, fit_logistic
 from trace.worlds import ShiftWorld
+
+from .seeds import seeded as seeded
 
 BATCH_SIZE = 256
 GROUP = 66
@@ -71,12 +72,6 @@ class Member(NamedTuple):
 class Split(NamedTuple):
     train: Sample
     val: Sample
-
-
-def seeded(*purpose: object) -> Generator:
-    """A generator for one purpose: the same words give the same draws, on any machine."""
-    digest = hashlib.sha256(repr(purpose).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 def draw_source(world: ShiftWorld, n: int, seed: int) -> Split:

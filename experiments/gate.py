@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from trace import Sample, baselines, diagnose
 from trace.shift import Shift, measure_shift
 
-from .cells import seeded
 from .errors import UserError
 from .execute import Context
 from .pairs import LOSS, SETTINGS, columns, remainders, row
+from .seeds import seeded
 from .vision.batches import Rows
 from .vision.controls import blind_harm, constant_logit
 from .vision.finetune import TrainSpec, train
@@ -96,6 +96,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
         "columns": columns(rows),
         "names": [c.name for c in config.candidates],
         "num_classes": len(study.dataset.classes),
+        "skipped": study.skipped(config.source, config.target),
     }
 
 

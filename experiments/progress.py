@@ -5,67 +5,75 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 LINE_SECONDS = 60.0
 
 Item = TypeVar("Item")
+Chunk = TypeVar("Chunk", bound=Sized)
 
 
 def watched(outcomes: Iterable[Item], total: int, label: str, *, unit: str = "run") -> Iterator[Item]:
     """Pass outcomes through and show how many of each kind there are so far."""
     counts: Counter[Item] = Counter()
+
+    def note(outcome: Item, bar: tqdm[Any]) -> int:
+        counts[outcome] += 1
+        bar.set_postfix_str(_summary(counts))
+        return 1
+
+    def line(done: int, minutes: float) -> str:
+        return f"{done} of {total} ({_summary(counts)}), {minutes:.0f} min left"
+
+    return _shown(outcomes, total, label, note, line, unit=unit)
+
+
+def counted(batches: Iterable[Chunk], total: int | None, label: str, unit: str, *, done: int = 0) -> Iterator[Chunk]:
+    """Pass batches, or the bytes ``B`` of a download, through and show how many of ``total`` have come.
+
+    ``done`` were there before; a total of None is not known beforehand.
+    """
+    scale, name = (1e6, "MB") if unit == "B" else (1, f"{unit}s")
+
+    def line(now: int, minutes: float) -> str:
+        share = f" of {total / scale:,.0f}" if total is not None else ""
+        left = f", {minutes:.0f} min left" if total is not None else ""
+        return f"{now / scale:,.0f}{share} {name}{left}"
+
+    return _shown(
+        batches, total, label, lambda batch, _: len(batch), line, unit=unit, done=done, unit_scale=unit == "B"
+    )
+
+
+def _shown(
+    items: Iterable[Item],
+    total: int | None,
+    label: str,
+    size: Callable[[Item, tqdm[Any]], int],
+    line: Callable[[int, float], str],
+    *,
+    done: int = 0,
+    **bar_options: Any,
+) -> Iterator[Item]:
+    """Pass items through: a bar that grows by their sizes, or a line from how many are done and the minutes left."""
     terminal = sys.stderr.isatty()
-    started = last_line = time.monotonic()
-    with tqdm(total=total, desc=label, unit=unit, disable=not terminal, file=sys.stderr) as bar:
-        for outcome in outcomes:
-            counts[outcome] += 1
-            bar.set_postfix_str(_summary(counts))
-            bar.update()
+    before, started = done, time.monotonic()
+    last_line = started
+    options = {"total": total, "initial": done, "desc": label, "disable": not terminal, "file": sys.stderr}
+    with tqdm(**options, **bar_options) as bar:
+        for item in items:
+            grown = size(item, bar)
+            done += grown
+            bar.update(grown)
             now = time.monotonic()
             if not terminal and now - last_line >= LINE_SECONDS:
-                done = sum(counts.values())
-                left = (now - started) / done * (total - done)
-                print(f"{label}: {done} of {total} ({_summary(counts)}), {left / 60:.0f} min left", file=sys.stderr)
+                left = (now - started) / max(done - before, 1) * ((total or done) - done)
+                print(f"{label}: {line(done, left / 60)}", file=sys.stderr)
                 last_line = now
-            yield outcome
-
-
-def watched_bytes(chunks: Iterable[bytes], total: int | None, label: str, *, start: int = 0) -> Iterator[bytes]:
-    """Pass a download through and show how much of it there is; ``start`` bytes were there before."""
-    terminal = sys.stderr.isatty()
-    done, last_line = start, time.monotonic()
-    bar = tqdm(total=total, initial=start, desc=label, unit="B", unit_scale=True, disable=not terminal, file=sys.stderr)
-    with bar:
-        for chunk in chunks:
-            done += len(chunk)
-            bar.update(len(chunk))
-            now = time.monotonic()
-            if not terminal and now - last_line >= LINE_SECONDS:
-                share = f" of {total / 1e6:,.0f}" if total else ""
-                print(f"{label}: {done / 1e6:,.0f}{share} MB", file=sys.stderr)
-                last_line = now
-            yield chunk
-
-
-def counted(sizes: Iterable[int], total: int, label: str, unit: str, *, done: int = 0) -> Iterator[int]:
-    """Pass the sizes of finished batches through and show how many of ``total`` there are; ``done`` were before."""
-    terminal = sys.stderr.isatty()
-    started = last_line = time.monotonic()
-    before = done
-    with tqdm(total=total, initial=done, desc=label, unit=unit, disable=not terminal, file=sys.stderr) as bar:
-        for size in sizes:
-            done += size
-            bar.update(size)
-            now = time.monotonic()
-            if not terminal and now - last_line >= LINE_SECONDS:
-                left = (now - started) / (done - before) * (total - done)
-                print(f"{label}: {done} of {total} {unit}s, {left / 60:.0f} min left", file=sys.stderr)
-                last_line = now
-            yield size
+            yield item
 
 
 def _summary(counts: Counter[Item]) -> str:

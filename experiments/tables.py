@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from . import tables_active, tables_gate, tables_ridge, tables_synthetic
+from . import tables_active, tables_gate, tables_hours, tables_ridge, tables_synthetic
 from .records import RECORDS, ROOT, Record, with_records
 from .table_text import Table, replace_marked, to_markdown, write
 
@@ -81,6 +81,7 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
     "coverage": ("synthetic", tables_synthetic.coverage),
     "isolation": ("isolation", tables_synthetic.isolation),
     "benchmark": ("benchmark", benchmark),
+    "hours": ("benchmark", tables_hours.hours),
 }
 """Label of the table: the experiment whose records it shows, and the function that makes it."""
 

@@ -260,6 +260,17 @@ def test_kernel_means_serve_all_rounds():
         mmdmin(x, pool, 3, means=means, bandwidth=9.0)
 
 
+def test_a_thinned_source_changes_the_constant_and_no_pick(monkeypatch, generator):
+    x, y = torch.randn(300, 3, generator=generator), torch.randn(40, 3, generator=generator)
+    whole, exact = kernel_means(x, y), mmdmin(x, y, 5)
+    monkeypatch.setattr(selection, "_MAX_WITHIN", 150)
+    thinned, thin = kernel_means(x, y), mmdmin(x, y, 5)
+    assert thinned.to_pool.equal(whole.to_pool)
+    assert thin.indices.equal(exact.indices)
+    assert thin.objective - exact.objective == pytest.approx(thinned.within - whole.within)
+    assert thinned.within == pytest.approx(whole.within, rel=0.05)
+
+
 def test_a_large_source_is_subsampled_with_a_generator():
     x, pool = samples(10, n=50)
     found = w1min(x, pool, 3, max_sources=20, generator=seeded(1))

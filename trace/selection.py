@@ -14,10 +14,12 @@ import torch
 from torch import Generator, Tensor
 
 from .checks import check_count, check_samples
-from .estimators.kernels import gram, of_squared_distances, resolve_bandwidth
+from .estimators.kernels import even_strides, gram, kernel_sum, of_squared_distances, resolve_bandwidth
 from .matching import claim_greedily, refine
 
 _TILE = 2048
+_MAX_WITHIN = 20_000
+"""A larger source is thinned evenly for its mean kernel with itself, which is the same for all batches."""
 
 
 class Selection(NamedTuple):
@@ -36,7 +38,7 @@ class KernelMeans(NamedTuple):
     """Mean kernel values, kept so that all rounds of one selection pay for them once."""
 
     within: float
-    """``mean_ii' k(x_i, x_i')`` over the source."""
+    """``mean_ii' k(x_i, x_i')`` over the source, or over 20,000 rows of a larger one."""
     to_pool: Tensor
     """``mean_i k(x_i, y_j)``, ``[m]``, float64."""
     bandwidth: float
@@ -49,7 +51,7 @@ class KernelMeans(NamedTuple):
 def kernel_means(source: Tensor, pool: Tensor, *, bandwidth: float | None = None) -> KernelMeans:
     """Mean RBF kernel values of ``source [n, d]`` with itself and with each row of ``pool [m, d]``, by tiles.
 
-    O(n (n + m) d) time; memory does not grow with n m. By default the bandwidth is the median heuristic.
+    O(n m d) time; memory does not grow with n m. By default the bandwidth is the median heuristic.
 
     >>> x = torch.tensor([[0.0], [1.0]])
     >>> means = kernel_means(x, x[:1], bandwidth=1.0)  # the kernel at distance 1 is 0.6065
@@ -58,11 +60,10 @@ def kernel_means(source: Tensor, pool: Tensor, *, bandwidth: float | None = None
     """
     _check_features(source, pool)
     s = resolve_bandwidth(source, pool, "rbf", bandwidth)
-    within = 0.0
-    for start in range(0, len(source), _TILE):  # each pair of tiles once
-        tile, rest = source[start : start + _TILE], source[start + _TILE :]
-        within += float(_kernel_sums(tile, tile, s).sum() + 2 * _kernel_sums(tile, rest, s).sum())
-    return KernelMeans(within / len(source) ** 2, _kernel_sums(pool, source, s) / len(source), s, source, pool)
+    x = source if len(source) <= _MAX_WITHIN else source[even_strides(len(source), _MAX_WITHIN).to(source.device)]
+    x = x - x.mean(dim=0)
+    within = (kernel_sum(x, x, kernel="rbf", bandwidth=s).total + len(x)) / len(x) ** 2
+    return KernelMeans(within, _kernel_sums(pool, source, s) / len(source), s, source, pool)
 
 
 @torch.no_grad()

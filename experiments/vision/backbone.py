@@ -68,8 +68,12 @@ def load_backbone(spec: BackboneSpec, *, device: str | torch.device = "cpu") -> 
     """The network with its weights on a device, channels last.
 
     Raises:
-        UserError: for an unknown architecture, or weights that are missing or belong to another one.
+        UserError: for an unknown architecture, a device that is not here, or weights that are missing or belong to
+            another network.
     """
+    if spec.size < 1:
+        raise UserError(f"size is {spec.size}: it must be at least one pixel, and is 224 in the paper")
+    _check_device(device)
     model = _create(spec)
     transform, train_transform = _transforms(model, spec.size)
     return Backbone(
@@ -80,6 +84,15 @@ def load_backbone(spec: BackboneSpec, *, device: str | torch.device = "cpu") -> 
         train_transform=train_transform,
         digest=weights_digest(model),
     )
+
+
+def _check_device(device: str | torch.device) -> None:
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise UserError(f"torch knows no device {device!r}: set device to cpu or cuda") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UserError("device is cuda, and torch sees no GPU here: set device=cpu, or run on a node that has one")
 
 
 def weights_digest(model: nn.Module) -> str:

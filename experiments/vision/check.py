@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..progress import watched
-from .images import BrokenImageError, Dataset, ImageSet, open_image
+from .broken import unreadable
+from .images import Dataset, ImageSet
 
 Expected = Mapping[tuple[str, str], int]
 """Images by domain and split."""
@@ -68,21 +67,7 @@ def as_text(reports: list[SplitReport]) -> str:
 
 
 def _report(image_set: ImageSet, expected: int | None, images: bool) -> SplitReport:
-    broken = tuple(_unreadable(image_set)) if images else None
+    broken = unreadable(image_set) if images else None
     listed = len(image_set.paths) + len(image_set.skipped)
     classes = len(set(image_set.labels))
     return SplitReport(image_set.domain, image_set.split, listed, expected, classes, image_set.skipped, broken)
-
-
-def _unreadable(image_set: ImageSet) -> Iterator[str]:
-    states = (_state(image_set.root / path) for path in image_set.paths)
-    outcomes = watched(states, len(image_set.paths), f"{image_set.domain} {image_set.split}", unit="image")
-    return (path for path, state in zip(image_set.paths, outcomes, strict=True) if state == "unreadable")
-
-
-def _state(path: Path) -> str:
-    try:
-        open_image(path)
-    except BrokenImageError:
-        return "unreadable"
-    return "whole"

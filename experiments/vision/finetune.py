@@ -15,13 +15,12 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from trace.sample import Sample, stratified_split
-
 from ..errors import UserError
 from .backbone import Backbone
 from .batches import Data, Pictures, Rows, in_order
 from .models import DEPTHS, Classifier, Depth, at_depth
 from .resume import fingerprint, restore, snapshot
+from .samples import share
 
 Epoch = dict[str, float]
 """``epoch``, ``loss`` and ``accuracy`` in training; ``val_loss`` and ``val_accuracy`` where there is a val."""
@@ -163,12 +162,6 @@ def _training_set(spec: TrainSpec, target: Data, source: Data | None, generator:
         return _Set(labelled, len(labelled))
     rehearsed = source if spec.rehearsal == 1 else source.select(share(source.y, spec.rehearsal, generator))
     return _Set(labelled.joined(rehearsed), len(labelled))
-
-
-def share(y: Tensor, fraction: float, generator: Generator) -> Tensor:
-    """Row numbers of a random share below 1 of every class of two members or more, in ascending order."""
-    rows = Sample(torch.arange(len(y), dtype=torch.float64)[:, None], y)
-    return stratified_split(rows, fraction=fraction, generator=generator)[1].x[:, 0].long()
 
 
 def _optimiser(spec: TrainSpec, model: nn.Module) -> torch.optim.Optimizer:

@@ -7,12 +7,11 @@ import hashlib
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import torch
 from PIL import Image
 
 from ..config import CONFIGS, read_mapping, typed
@@ -58,18 +57,6 @@ def subset(image_set: ImageSet, indices: Iterable[int]) -> ImageSet:
     )
 
 
-def stratified_val(image_set: ImageSet, fraction: float, generator: torch.Generator) -> tuple[ImageSet, ImageSet]:
-    """The rest and a validation part with ``fraction`` of every class, for data that has no ``val`` split."""
-    if not 0 < fraction < 1:
-        raise UserError(f"the validation fraction is {fraction}: it must lie between 0 and 1")
-    by_label: dict[int, list[int]] = {}
-    for index in torch.randperm(len(image_set.labels), generator=generator).tolist():
-        by_label.setdefault(image_set.labels[index], []).append(index)
-    held = {index for indices in by_label.values() for index in indices[: round(fraction * len(indices))]}
-    rest = [index for index in range(len(image_set.labels)) if index not in held]
-    return subset(image_set, rest), subset(image_set, sorted(held))._replace(split="val")
-
-
 def class_counts(image_set: ImageSet) -> dict[str, int]:
     """Images of every class; 0 for the ones that the split lacks."""
     counts = Counter(image_set.labels)
@@ -103,18 +90,6 @@ def open_image(path: Path) -> Image.Image:
     paper = Image.new("RGBA", drawing.size, "white")
     paper.alpha_composite(drawing)
     return paper.convert("RGB")
-
-
-def pictures(image_set: ImageSet, *, on_broken: OnBroken = "error") -> Iterator[tuple[int, Image.Image]]:
-    """Index and picture of every image; with ``skip`` broken ones are left out, and their index does not come."""
-    for index, path in enumerate(image_set.paths):
-        try:
-            picture = open_image(image_set.root / path)
-        except BrokenImageError:
-            if on_broken == "error":
-                raise
-        else:
-            yield index, picture
 
 
 def present(image_set: ImageSet, *, on_broken: OnBroken = "error") -> ImageSet:

@@ -9,22 +9,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from trace import Sample, stratified_split
+from trace import Sample
 
-from ..cells import seeded
-from ..errors import UserError
+from ..seeds import seeded
 from .backbone import Backbone, BackboneSpec, load_backbone
 from .batches import Rows
 from .cache import Layer, features
-from .finetune import TrainSpec, share, train
+from .finetune import TrainSpec, train
 from .images import Dataset, ImageSet, data_home, load_dataset
 from .models import Classifier, mean_length, new_classifier
-
-VALIDATION = 0.15
-"""Share of the training split that is held out where the data have no validation split (``app:common-impl``)."""
+from .samples import images_of, own_rows
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,8 @@ class VisionConfig:
     device: str = "cpu"
     workers: int = 0
     """Processes that read images ahead; several beside a GPU."""
+    on_broken: str = "error"
+    """What to do with images that are absent or cannot be decoded: error names them, skip leaves out and counts."""
     seed: int = 0
     train_share: float = 0.8
     """Share of the training rows that a seed takes, drawn anew by each."""
@@ -75,9 +74,18 @@ class Study:
         spec = BackboneSpec(arch=config.arch, weights=config.weights, size=config.size)
         return cls(config, load_dataset(config.data), load_backbone(spec, device=config.device))
 
+    def images(self, domain: str, split: str) -> ImageSet:
+        c = self.config
+        return images_of(self.dataset, domain, split, on_broken=c.on_broken, workers=c.workers)
+
+    def skipped(self, *domains: str) -> dict[str, dict[str, int]]:
+        """Images that were left out, by domain and split."""
+        splits = self.dataset.splits
+        return {domain: {split: len(self.images(domain, split).skipped) for split in splits} for domain in domains}
+
     def rows(self, domain: str, split: str, layer: Layer = "penultimate") -> Rows:
         """All rows of a split: unit features, or maps."""
-        images = self.dataset.images(domain, split)
+        images = self.images(domain, split)
         x = self._features(images, layer)
         return Rows(normalize(x) if layer == "penultimate" else x, torch.tensor(images.labels))
 
@@ -90,20 +98,16 @@ class Study:
 
     def domain(self, name: str, layer: Layer = "penultimate") -> Domain:
         """This seed's samples of a domain."""
-        generator = seeded("vision rows", name, self.config.seed)
+        c = self.config
         everything = self.rows(name, "train", layer)
-        if "val" in self.dataset.splits:
-            chosen, val = everything, self.rows(name, "val", layer)
-        else:
-            numbers = Sample(torch.arange(len(everything), dtype=torch.float64)[:, None], everything.y)
-            kept, held = stratified_split(numbers, fraction=VALIDATION, generator=generator)
-            chosen, val = (everything.select(part.x[:, 0].long()) for part in (kept, held))
-        own = _share(chosen, self.config.train_share, generator)
-        return Domain(own, val, self.rows(name, "test", layer))
+        hold_out = "val" not in self.dataset.splits
+        own = own_rows(everything.y, name, seed=c.seed, train_share=c.train_share, hold_out=hold_out)
+        val = everything.select(own.val) if hold_out else self.rows(name, "val", layer)
+        return Domain(everything.select(own.train), val, self.rows(name, "test", layer))
 
     def source_scale(self) -> float:
         """Mean length of the source's features, the scale of the classifier."""
-        return mean_length(self._features(self.dataset.images(self.config.source, "train")))
+        return mean_length(self._features(self.images(self.config.source, "train")))
 
     def source_model(self, source: Domain) -> Classifier:
         """Q: a linear head on the source's unit features, on the CPU."""
@@ -111,12 +115,6 @@ class Study:
         spec = TrainSpec(lr=c.source_lr, epochs=c.source_epochs)
         start = new_classifier(self.backbone.dim, len(self.dataset.classes), scale=self.source_scale())
         return train(spec, start, source.train, generator=seeded("source model", c.seed), device=c.device).model.cpu()
-
-
-def _share(rows: Rows, fraction: float, generator: Generator) -> Rows:
-    if not 0 < fraction <= 1:
-        raise UserError(f"train_share is {fraction}: it must be above 0 and at most 1")
-    return rows if fraction == 1 else rows.select(share(rows.y, fraction, generator))
 
 
 @torch.no_grad()

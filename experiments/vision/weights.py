@@ -61,7 +61,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             else torch.load(path, map_location="cpu", weights_only=True)
         )
     except Exception as error:  # a broken file raises pickle, zip or safetensors errors
-        raise UserError(f"{path} holds no readable weights ({error}): download the file again") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} holds no readable weights ({reason}): download the file again") from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):

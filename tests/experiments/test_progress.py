@@ -29,7 +29,8 @@ def test_quiet_within_the_minute(capsys):
 
 def test_batches_are_counted_from_where_an_earlier_attempt_stopped(capsys, monkeypatch):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
-    assert list(progress.counted(iter([4, 2]), 12, "toy", "image", done=6)) == [4, 2]
+    batches = [["image"] * 4, ["image"] * 2]
+    assert list(progress.counted(iter(batches), 12, "toy", "image", done=6)) == batches
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("toy: 10 of 12 images, 0 min left")
     assert lines[1].startswith("toy: 12 of 12 images")
@@ -50,7 +51,10 @@ def test_a_bar_on_a_terminal():
 def test_bytes_of_a_download_pass_through(capsys, monkeypatch):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     chunks = [bytes(1_000_000), bytes(2_000_000)]
-    assert list(progress.watched_bytes(iter(chunks), 8_000_000, "real.zip", start=5_000_000)) == chunks
-    assert capsys.readouterr().err.splitlines() == ["real.zip: 6 of 8 MB", "real.zip: 8 of 8 MB"]
-    assert list(progress.watched_bytes(iter(chunks[:1]), None, "x")) == chunks[:1]
+    assert list(progress.counted(iter(chunks), 8_000_000, "real.zip", "B", done=5_000_000)) == chunks
+    assert capsys.readouterr().err.splitlines() == [
+        "real.zip: 6 of 8 MB, 0 min left",
+        "real.zip: 8 of 8 MB, 0 min left",
+    ]
+    assert list(progress.counted(iter(chunks[:1]), None, "x", "B")) == chunks[:1]
     assert capsys.readouterr().err == "x: 1 MB\n"

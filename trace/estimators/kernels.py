@@ -84,7 +84,8 @@ def _lifted(x: Tensor, y: Tensor, bandwidth: float) -> tuple[Tensor, Tensor] | N
 
     None where a squared norm in units of the bandwidth overflows.
     """
-    u, v = x / bandwidth, y / bandwidth
+    u = x / bandwidth
+    v = u if y is x else y / bandwidth
     p, q = (-0.5 * z.square().sum(dim=1, keepdim=True) for z in (u, v))
     if not torch.isfinite(p.sum() + q.sum()):
         return None

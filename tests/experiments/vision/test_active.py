@@ -64,7 +64,36 @@ def test_mistakes_are_named(tree):
         run(Config(**{**tree, "policy": "best"}), Silent())
     with pytest.raises(UserError, match="has no domain 'clay'"):
         run(Config(**{**tree, "target": "clay"}), Silent())
-    with pytest.raises(ValueError, match="pool"):
+    with pytest.raises(
+        UserError, match=r"2 rounds of 400 labels need 800 images, and the pool of painting has 10: low"
+    ):
         run(Config(**{**tree, "batch": 400}), Silent())
+    for key in ("batch", "rounds"):
+        with pytest.raises(UserError, match=f"{key}.* 0.*both must be at least 1"):
+            run(Config(**{**tree, key: 0}), Silent())
     with pytest.raises(UserError, match="train_share is 0"):
         run(Config(**{**tree, "train_share": 0.0}), Silent())
+
+
+def test_a_pool_too_small_is_said_before_anything_is_trained(tree, monkeypatch):
+    monkeypatch.setattr(Study, "source_model", lambda *_: pytest.fail("trained Q first"))
+    with pytest.raises(UserError, match="need 18 images, and the pool of painting has 10"):
+        run(Config(**{**tree, "batch": 6, "rounds": 3}), Silent())
+
+
+def test_empty_splits_and_classes(tree, tmp_path):
+    """A class that no split names is no class; one image cannot be split; none is said with its domain and split."""
+    path = tmp_path / "tree" / "painting_train.txt"
+    lines = path.read_text().splitlines()
+    config = Config(**{**tree, "policy": "random", "batch": 2})
+    path.write_text("\n".join(line for line in lines if not line.endswith(" 1")))
+    assert run(config, Silent())["num_classes"] == 6
+    path.write_text(lines[0])
+    with pytest.raises(UserError, match="painting has 1 training images: at least 2 are needed"):
+        run(config, Silent())
+    path.write_text("")
+    with pytest.raises(UserError, match="small has no image of painting train"):
+        run(config, Silent())
+    path.unlink()
+    with pytest.raises(UserError, match=r"painting_train.txt does not exist"):
+        run(config, Silent())

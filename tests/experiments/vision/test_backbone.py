@@ -126,3 +126,20 @@ def test_transforms():
     first, second = backbone.train_transform(picture), backbone.train_transform(picture)
     assert first.shape == (3, 64, 64)
     assert not torch.equal(first, second)
+
+
+def test_places_and_sizes_that_do_not_exist_are_answered():
+    with pytest.raises(UserError, match="torch knows no device 'gpu': set device to cpu or cuda"):
+        load_backbone(TINY, device="gpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match="torch sees no GPU here: set device=cpu"):
+            load_backbone(TINY, device="cuda")
+    with pytest.raises(UserError, match="size is 0"):
+        load_backbone(BackboneSpec("test_efficientnet", weights="none", size=0))
+
+
+def test_garbage_instead_of_weights_is_one_line(tmp_path):
+    (tmp_path / "w.pth").write_text("garbage")
+    with pytest.raises(UserError, match=r"w\.pth holds no readable weights \(.*\): download the file again") as caught:
+        load_backbone(BackboneSpec("test_efficientnet", weights=str(tmp_path / "w.pth")))
+    assert "\n" not in str(caught.value)

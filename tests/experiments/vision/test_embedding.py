@@ -1,0 +1,68 @@
+"""The principal axes against numpy's SVD, what the record keeps, and the figure that is drawn from it."""
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot as plt
+
+from experiments.config import expand
+from experiments.embedding import principal_axes, run
+from experiments.errors import UserError
+from experiments.figures_embedding import embedding
+from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
+from tests.experiments.vision.trees import CLASSES
+
+
+def config(tree, *settings):  # noqa: F811
+    (point,) = expand("embedding", ["config=smoke", f"data={tree['data']}", *settings])
+    return point.config
+
+
+def test_axes_are_those_of_the_singular_value_decomposition(generator):
+    x = torch.randn(50, 6, generator=generator) * torch.tensor([5.0, 3.0, 1.0, 1.0, 0.5, 0.1]) + 7
+    axes = principal_axes(x)
+    centred = x.double().numpy() - x.double().numpy().mean(axis=0)
+    _, values, rows = np.linalg.svd(centred, full_matrices=False)
+    assert axes.explained.numpy() == pytest.approx(values[:2] ** 2 / (values**2).sum())
+    for found, expected in zip(axes.directions.T.numpy(), rows[:2], strict=True):
+        sign = np.sign(expected[np.abs(expected).argmax()])
+        assert found == pytest.approx(sign * expected)
+        assert found[np.abs(found).argmax()] > 0
+    assert axes.coordinates(x).var(dim=0, correction=0).numpy() == pytest.approx(values[:2] ** 2 / 50)
+    torch.testing.assert_close(principal_axes(x[torch.randperm(50, generator=generator)]).directions, axes.directions)
+
+
+def test_the_record_holds_points_with_their_classes_and_repeats_itself(tree):  # noqa: F811
+    metrics = run(config(tree), Silent())
+    assert metrics == run(config(tree), Silent())
+    assert list(metrics["points"]) == ["real", "painting", "sketch"]
+    assert metrics["classes"] == list(CLASSES)
+    for points in metrics["points"].values():
+        assert {len(column) for column in points.values()} == {8}
+    assert 0 < metrics["explained"][1] <= metrics["explained"][0] < 1
+    other = run(config(tree, "seed=1"), Silent())
+    assert other["points"] != metrics["points"]
+    assert other["explained"] == metrics["explained"]
+
+
+def test_a_domain_with_fewer_images_is_shown_whole(tree):  # noqa: F811
+    points = run(config(tree, "points=22", "domains=[painting,real]"), Silent())["points"]
+    assert [len(part["labels"]) for part in points.values()] == [20, 22]
+
+
+def test_the_figure_has_every_domain_and_labelled_axes(tree):  # noqa: F811
+    made = config(tree)
+    figure = embedding([{"config": vars(made), "metrics": run(made, Silent())}])
+    images, means = figure.axes
+    assert [text.get_text() for text in images.get_legend().get_texts()] == ["real", "painting", "sketch"]
+    assert "of the source's variance" in images.get_xlabel()
+    assert "of the source's variance" in means.get_ylabel()
+    assert len(means.lines) >= 5
+    plt.close(figure)
+
+
+def test_mistakes_are_named(tree):  # noqa: F811
+    with pytest.raises(UserError, match="points is 0"):
+        run(config(tree, "points=0"), Silent())
+    with pytest.raises(UserError, match="has no domain 'clay'"):
+        run(config(tree, "domains=[clay]"), Silent())

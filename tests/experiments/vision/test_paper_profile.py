@@ -1,0 +1,73 @@
+"""The paper profile as it is documented, as SLURM arrays, on a small tree in DomainNet's layout with a ResNet-50.
+
+What a test has to change is named in OVERRIDES: the data, no downloaded weights, no GPU, and small numbers.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from experiments.records import ROOT, read_records
+from tests.experiments.vision.trees import DOMAINS, domainnet_tree
+
+OVERRIDES = ["weights=none", "device=cpu", "workers=0", "size=32", "source_epochs=1", "wandb=off"]
+
+
+def documented(experiment):
+    """The command in the docstring of an experiment, without its comment."""
+    page = (ROOT / "experiments" / f"{experiment}.py").read_text()
+    (line,) = re.findall(r"^ *python -m (experiments run .*profile=paper .*?) *(?:#.*)?$", page, re.MULTILINE)
+    return line.split()
+
+
+@pytest.fixture
+def launched(cluster, tmp_path, monkeypatch):
+    """Run the documented command with overrides to its end, on the test cluster, and return the records."""
+    monkeypatch.setenv("TRACE_DATA", str(tmp_path / "data"))
+    root = domainnet_tree(tmp_path / "tree", per_class=6)
+    page = tmp_path / "small.yaml"
+    page.write_text(f"name: small\nroot: {root}\ndomains: [{', '.join(DOMAINS)}]\n")
+
+    def launch(experiment, *settings):
+        command = documented(experiment)
+        assert command[-2:] == ["--profile", "gpu"]
+        places = ["--runs", str(tmp_path / "runs")]
+        options = [f"data={page}", *OVERRIDES, *settings, *places, "--wait"]
+        done = subprocess.run(
+            [sys.executable, "-m", *command[:-1], "test", *options],
+            cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        logs = "".join(path.read_text() for path in (tmp_path / "runs").glob("*/*/failure.txt"))
+        assert done.returncode == 0, done.stderr + logs
+        collect = [sys.executable, "-m", "experiments", "collect", *places, "--records", str(tmp_path / "records")]
+        subprocess.run(collect, cwd=ROOT, check=True, capture_output=True)
+        return done.stderr, read_records(tmp_path / "records" / f"{experiment}.jsonl")
+
+    return launch
+
+
+def test_active_selection(launched):
+    said, records = launched("active", "seed=0", "batch=4", "rounds=2", "epochs=1")
+    assert re.search(r"6 runs in 2 tasks of array \d+", said)
+    assert "6 done" in said
+    assert len(records) == 6  # three policies, evaluated and for development
+    for record in records:
+        assert record["profile"] == "paper"
+        assert record["config"]["arch"] == "resnet50"
+        assert record["config"]["train_share"] == 1.0
+        assert record["metrics"]["columns"]["labeled"] == [4, 8]
+        assert len(set(record["metrics"]["selected"])) == 8
+        assert record["metrics"]["skipped"]["painting"] == {"train": 0, "test": 0}
+
+
+def test_the_gate(launched):
+    said, records = launched("gate", "seed=[0,1,2,3,4]")
+    assert re.search(r"5 runs in 2 tasks of array \d+", said)
+    assert len(records) == 5
+    for record in records:
+        assert record["profile"] == "paper"
+        assert len(record["metrics"]["names"]) == 20
+        assert {len(column) for column in record["metrics"]["columns"].values()} == {20}
