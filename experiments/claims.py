@@ -14,15 +14,36 @@ from pathlib import Path
 from .errors import MissingFileError
 from .ledger import VERDICTS, Claim, Records
 from .records import RECORDS, ROOT, of_profile, read_records, write_atomically
-from .table_text import Table, to_markdown
+from .table_text import Table, replace_marked, to_markdown
 
 RESULTS = ROOT / "results"
+README = ROOT / "README.md"
 
 MODULES = tuple(
     f"claims_{name}"
     for name in ("ridge", "synthetic", "attribution", "isolation", "paper", "active", "gate", "gate_terms")
 )
 """Modules of this package with a list ``CLAIMS``."""
+
+HEADLINES = (
+    "rank_blobs_shift_proxy_ot",
+    "rank_moons_warp_proxy_ot",
+    "ranks_under_true_covariate_shift",
+    "bound_is_valid",
+    "risk_change_is_linear",
+    "bound_is_sharp",
+    "sinkhorn_is_w1",
+    "loss_bound",
+    "promised_probability",
+    "gate_rank_correlation_on_emoji",
+    "gate_areas_at_13_on_emoji",
+    "gate_best_score_on_emoji",
+    "msp_orientation",
+    "w1min_risk_improves_on_emoji",
+    "policies_against_random_on_emoji",
+    "w1min_improves_monotonically",
+)
+"""Claims that also stand in the README."""
 
 Row = dict[str, str | int]
 
@@ -31,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=Path, default=RECORDS, help="folder of *.jsonl (default: results/records)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the ledger (default: results)")
     parser.add_argument("--profile", default="cpu", help="whose runs are judged: cpu or paper (default: %(default)s)")
+    parser.add_argument("--readme", type=Path, default=README, help="file whose marked part is rewritten")
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -38,6 +60,7 @@ def main(arguments: argparse.Namespace) -> None:
     rows = judged(all_claims(), stored(arguments.records, arguments.profile))
     write_atomically(arguments.output / "claims.md", to_markdown(as_table(rows)) + "\n")
     write_atomically(arguments.output / "claims.json", json.dumps(rows, indent=2) + "\n")
+    replace_marked(arguments.readme, "headlines", to_markdown(headlines(rows)))
     print(summary(rows))
 
 
@@ -77,6 +100,14 @@ def summary(rows: list[Row]) -> str:
     """How many claims have each verdict."""
     counts = Counter(row["verdict"] for row in rows)
     return f"{len(rows)} claims: " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS) + "."
+
+
+def headlines(rows: list[Row]) -> Table:
+    """The main claims, briefly."""
+    chosen = {str(row["name"]): row for row in rows}
+    keys = ("claim", "published", "measured", "verdict")
+    return Table(summary(rows), ["claim", "published", "ours", "verdict"],
+                 [[str(chosen[name][key]) for key in keys] for name in HEADLINES])  # fmt: skip
 
 
 def as_table(rows: list[Row]) -> Table:

@@ -14,8 +14,8 @@ README = (ROOT / "README.md").read_text()
 def test_python_blocks_run(capsys):
     namespace: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 3
-    for block in blocks[:2]:
+    assert len(blocks) == 4
+    for block in blocks[1:3]:
         exec(compile(block, "README.md", "exec"), namespace)
     page = capsys.readouterr().out
     assert "covariate-shift penalty" in page

@@ -1,6 +1,7 @@
 """The ledger: one full row for each claim, the same bytes each time, and no difference from the committed one."""
 
 import json
+import shutil
 from collections import Counter
 
 import pytest
@@ -10,11 +11,12 @@ from experiments.__main__ import main
 from experiments.ledger import VERDICTS, Claim, Finding
 from experiments.records import RECORDS, write_records
 
-FILES = ("claims.md", "claims.json")
+FILES = ("claims.md", "claims.json", "README.md")
 
 
 def run(folder, *options):
-    main(["claims", "--output", str(folder), *options])
+    readme = shutil.copy(claims.README, folder)
+    main(["claims", "--output", str(folder), "--readme", str(readme), *options])
     return [(folder / name).read_text() for name in FILES]
 
 
@@ -54,7 +56,16 @@ def test_the_same_bytes_twice(ledger, tmp_path):
 
 
 def test_committed_ledger_is_that_of_the_committed_records(ledger):
-    assert [(claims.RESULTS / name).read_text() for name in FILES] == ledger
+    folders = (claims.RESULTS, claims.RESULTS, claims.README.parent)
+    assert [(folder / name).read_text() for folder, name in zip(folders, FILES, strict=True)] == ledger
+
+
+def test_the_readme_has_the_main_claims(ledger):
+    shown = ledger[2].split("<!-- headlines:begin -->")[1].split("<!-- headlines:end -->")[0]
+    rows = {row["name"]: row for row in json.loads(ledger[1])}
+    for name in claims.HEADLINES:
+        assert f"| {rows[name]['verdict']} |" in shown
+    assert shown.count("\n| ") == len(claims.HEADLINES) + 2
 
 
 def test_an_experiment_without_records_is_named_and_nothing_else_changes(tmp_path, ledger):
