@@ -40,6 +40,7 @@ STAGES = (
     Stage("run active --launcher local", 5.0),
     Stage("run gate --launcher local", 12.0),
     Stage("run gate config=controls --launcher local", 4.0),
+    Stage("run anchoring --launcher local", 3.0),
     Stage("compare", 0.1),
     Stage("collect", 0.1),
     Stage("tables", 0.5),
