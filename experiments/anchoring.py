@@ -31,11 +31,15 @@ from .vision.study import Domain, Study, VisionConfig
 
 ERROR = ZeroOne()
 WEIGHTS = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]
-SHARES = [0.05, 0.1, 0.15, 0.25, 0.4, 0.6, 0.8]
+SHARES = [0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9]
 
 
 def _strengths() -> dict[str, list[float]]:
-    trivial = {"early_stop": SHARES, "interpolation": SHARES, "small_steps": [0.01, 0.03, 0.1, 0.2, 0.5]}
+    trivial = {
+        "early_stop": SHARES,
+        "interpolation": SHARES,
+        "small_steps": [0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85],
+    }
     return {**dict.fromkeys(WEIGHTED, WEIGHTS), **trivial}
 
 

@@ -18,7 +18,8 @@ from .table_text import Table, to_markdown
 
 RESULTS = ROOT / "results"
 
-MODULES = tuple(f"claims_{name}" for name in ("ridge", "synthetic", "attribution", "isolation", "paper", "vision"))
+NAMES = ("ridge", "synthetic", "attribution", "isolation", "anchoring", "paper", "vision")
+MODULES = tuple(f"claims_{name}" for name in NAMES)
 """Modules of this package with a list ``CLAIMS``."""
 
 Row = dict[str, str | int]

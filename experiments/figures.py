@@ -11,7 +11,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from . import figures_active, figures_gate, figures_ridge, figures_synthetic, figures_worlds
+from . import figures_active, figures_anchoring, figures_gate, figures_ridge, figures_synthetic, figures_worlds
 from .figure_style import save
 from .records import RECORDS, ROOT, Record, with_records
 
@@ -29,6 +29,7 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Figure]]] = {
     "gate-curves": ("gate", figures_gate.curves),
     "active-rounds": ("active", figures_active.rounds),
     "isolation": ("isolation", figures_synthetic.isolation),
+    "anchoring": ("anchoring", figures_anchoring.anchoring),
 }
 """Name of the figure: the experiment whose records it shows, and the function that draws it."""
 

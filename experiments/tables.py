@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from . import tables_active, tables_gate, tables_ridge, tables_synthetic
+from . import tables_active, tables_anchoring, tables_gate, tables_ridge, tables_synthetic
 from .records import RECORDS, ROOT, Record, with_records
 from .table_text import Table, replace_marked, to_markdown, write
 
@@ -76,6 +76,7 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
     "gate-tau": ("gate", tables_gate.gate_tau),
     "coverage": ("synthetic", tables_synthetic.coverage),
     "isolation": ("isolation", tables_synthetic.isolation),
+    "anchoring": ("anchoring", tables_anchoring.anchoring),
     "benchmark": ("benchmark", benchmark),
 }
 """Label of the table: the experiment whose records it shows, and the function that makes it."""
