@@ -56,7 +56,7 @@ class Config(VisionConfig):
     recipes: dict[str, Recipe] = field(
         default_factory=lambda: {"moons_warp": Recipe(), "images": Recipe("sgd", 0.01, 20, 32, 0.0)}
     )
-    """How each study fine-tunes; on images it is the gate's most harmful plain update of the head."""
+    """How each study fine-tunes; on images it is `plain-3` of the gate's controls."""
     strengths: dict[str, list[float]] = field(default_factory=_strengths)
     """Weights of the penalties, of rehearsal and of distillation; shares of the trivial ways of moving less."""
 

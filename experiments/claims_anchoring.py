@@ -35,12 +35,13 @@ def anchor_penalty_protects(records: list[Record]) -> Finding:
     for title, part in studies(frame):
         kinds = {kind: difference(part, kind, "plain", "abs_risk_change") for kind in PENALTIES}
         costs = {kind: difference(part, kind, "plain", "target_error").estimate for kind in PENALTIES}
-        holds += [found.upper < 0 and costs[kind] <= TOLERANCE for kind, found in kinds.items()]
-        best = lowest(part, PENALTIES, "abs_risk_change")
+        held = [kind for kind, found in kinds.items() if found.upper < 0 and costs[kind] <= TOLERANCE]
+        holds += [kind in held for kind in kinds]
+        best = lowest(part, held or PENALTIES, "abs_risk_change")
         plain = float(at_equal_accuracy(part, "plain")["abs_risk_change"].mean())
         shown.append(
-            f"{title}: {plain:.3f} nats, less by {METHODS[best].title} {interval(kinds[best])}, "
-            f"target error {100 * costs[best]:+.1f} points"
+            f"{title}: plain {plain:.3f} nats, changed by the {METHODS[best].title}, by {interval(kinds[best])} "
+            f"at {100 * costs[best]:+.1f} points of target error"
         )
         beyond.append(_beyond_moving_less(title, part))
     verdict = graded(bool(holds) and all(holds), any(holds))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from experiments.anchoring import _strengths
+from experiments.anchoring import Config
 from experiments.anchoring_reading import METHODS, TOLERANCE, anchoring_frame, at_equal_accuracy, difference, studies
 from experiments.claims_anchoring import CLAIMS, anchor_penalty_certifies, anchor_penalty_protects
 from experiments.figures_anchoring import STYLES
@@ -19,7 +19,7 @@ def part(**options):
 
 
 def test_every_method_that_is_run_is_shown():
-    assert set(METHODS) - {"plain"} == set(_strengths()) == set(STYLES)
+    assert set(METHODS) - {"plain"} == set(Config().strengths) == set(STYLES)
 
 
 def test_the_most_restrained_update_within_the_tolerance_is_taken():
