@@ -19,10 +19,10 @@ from .table_text import Table, replace_marked, to_markdown
 RESULTS = ROOT / "results"
 README = ROOT / "README.md"
 
-MODULES = tuple(
-    f"claims_{name}"
-    for name in ("ridge", "synthetic", "attribution", "isolation", "paper", "active", "gate", "gate_terms")
-)
+NAMES = (
+    "ridge", "synthetic", "attribution", "isolation", "anchoring", "paper", "active", "gate", "gate_terms"
+)  # fmt: skip
+MODULES = tuple(f"claims_{name}" for name in NAMES)
 """Modules of this package with a list ``CLAIMS``."""
 
 HEADLINES = (
@@ -42,6 +42,7 @@ HEADLINES = (
     "w1min_risk_improves_on_emoji",
     "policies_against_random_on_emoji",
     "w1min_improves_monotonically",
+    "anchor_penalty_protects",
 )
 """Claims that also stand in the README."""
 

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from . import (
     figures_active,
+    figures_anchoring,
     figures_embedding,
     figures_gate,
     figures_ridge,
@@ -46,6 +47,7 @@ MAKERS: Makers = {
     "active-rounds": ("active", figures_active.rounds),
     "embedding": ("embedding", figures_embedding.embedding),
     "isolation": ("isolation", figures_synthetic.isolation),
+    "anchoring": ("anchoring", figures_anchoring.anchoring),
 }
 """Name of the figure: the experiment whose records it shows, and the function that draws it."""
 

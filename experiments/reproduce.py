@@ -41,6 +41,7 @@ STAGES = (
     Stage("run active --launcher local", 3.0),
     Stage("run gate --launcher local", 7.0),
     Stage("run gate config=controls --launcher local", 1.0),
+    Stage("run anchoring --launcher local", 3.0),
     Stage("compare", 0.1),
     Stage("collect", 0.1),
     Stage("tables", 0.5),
@@ -50,7 +51,7 @@ STAGES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="list the commands and their minutes, run nothing")
+    parser.add_argument("--dry-run", action="store_true", help="list the commands and their minutes (default: run them)")
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from . import tables_active, tables_gate, tables_hours, tables_ridge, tables_synthetic
+from . import tables_active, tables_anchoring, tables_gate, tables_hours, tables_ridge, tables_synthetic
 from .records import RECORDS, ROOT, Record, with_records
 from .table_text import Table, replace_marked, to_markdown, write
 
@@ -80,6 +80,7 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
     "gate-controls": ("gate", tables_gate.gate_controls),
     "coverage": ("synthetic", tables_synthetic.coverage),
     "isolation": ("isolation", tables_synthetic.isolation),
+    "anchoring": ("anchoring", tables_anchoring.anchoring),
     "benchmark": ("benchmark", benchmark),
     "hours": ("benchmark", tables_hours.hours),
 }

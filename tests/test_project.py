@@ -21,7 +21,7 @@ LAYERS = [
     {"checks", "report_markup", "report_style"},
     {"losses", "sample", "models", "thumbnail"},
     {"estimators", "training", "worlds"},
-    {"features", "matching", "settings", "embedding", "examples", "adapters"},
+    {"anchor_penalty", "features", "matching", "settings", "embedding", "examples", "adapters"},
     {"shift", "probe"},
     {"evidence"},
     {"diagnostic"},

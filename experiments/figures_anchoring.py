@@ -1,0 +1,58 @@
+"""The figure `anchoring`: target error against the anchor's risk change, one curve a method, from records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .anchoring_reading import METHODS, anchoring_frame, studies
+from .figure_style import COLOURS, COLUMN, MARKERS, axes
+from .frame import Frame, where
+from .records import Record
+
+STYLES: dict[str, dict[str, Any]] = {
+    "worst_label": {"color": COLOURS[0], "marker": MARKERS[0]},
+    "lipschitz": {"color": COLOURS[5], "marker": MARKERS[2]},
+    "plug_in": {"color": COLOURS[2], "marker": MARKERS[1]},
+    "rehearsal": {"color": COLOURS[3], "marker": MARKERS[3]},
+    "distillation": {"color": COLOURS[4], "marker": MARKERS[4]},
+    "early_stop": {"color": "0.45", "marker": "x", "linestyle": ":"},
+    "small_steps": {"color": "0.45", "marker": "+", "linestyle": "--"},
+    "interpolation": {"color": "0.45", "marker": "|", "linestyle": "-"},
+}
+SHOWN = {
+    "risk_change": (r"$\Delta R$ on the anchor [nats]", 1.0),
+    "error_change": (r"$\Delta$ error on the anchor [p.p.]", 100.0),
+}
+
+
+def anchoring(records: list[Record]) -> Figure:
+    """Means over seeds with one standard deviation; every curve starts at the plain fine-tune and bends towards Q."""
+    found = studies(anchoring_frame(records))
+    figure, grid = axes(len(SHOWN), len(found), width=2 * COLUMN, height=2.5, squeeze=False)
+    for row, (title, part) in zip(grid, found, strict=True):
+        for ax, (column, (label, scale)) in zip(row, SHOWN.items(), strict=True):
+            _trade_off(ax, part, column, scale)
+            ax.set(title=title, xlabel="target error [%]", ylabel=label)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    return figure
+
+
+def _trade_off(ax: Axes, part: Frame, column: str, scale: float) -> None:
+    plain = where(part, method="plain")
+    for method, style in STYLES.items():
+        own = where(part, method=method)
+        steps = [plain, *(where(own, restraint=value) for value in sorted(set(own["restraint"].tolist())))]
+        x, y = ([values * point[name] for point in steps] for name, values in (("target_error", 100), (column, scale)))
+        centre, spread = (np.array([measure(values) for values in y]) for measure in (np.mean, np.std))
+        at = np.array([np.mean(values) for values in x])
+        ax.plot(at, centre, markersize=3, linewidth=0.9, label=METHODS[method].title, **style)
+        ax.fill_between(at, centre - spread, centre + spread, color=style["color"], alpha=0.1, linewidth=0)
+    end = 100 * plain["target_error"].mean(), scale * plain[column].mean()
+    ax.plot(*end, "*", color="black", markersize=8, label="plain fine-tune", zorder=5)
+    ax.plot(100 * plain["target_error_before"].mean(), 0, "P", color="black", markersize=5, label="Q", zorder=5)
+    ax.axhline(0, color="black", linewidth=0.6, linestyle=":")
