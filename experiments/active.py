@@ -18,7 +18,7 @@ from torch import Tensor
 
 from trace import diagnose
 from trace.features import identity
-from trace.selection import mmdmin, random, w1min
+from trace.selection import KernelMeans, kernel_means, mmdmin, random, w1min
 from trace.shift import Shift, measure_shift
 
 from .errors import UserError
@@ -57,8 +57,10 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     q = study.source_model(source)
     labelled = torch.empty(0, dtype=torch.long)
     rows = []
+    pool = target.train.x.float()
+    means = kernel_means(source.train.x.float(), pool) if config.policy == "mmdmin" else None
     for number in range(1, config.rounds + 1):
-        batch = choose(config, source, target, labelled, number)
+        batch = choose(config, source, pool, labelled, number, means)
         labelled = torch.cat([labelled, batch])
         distances = _distances(config, source, target.train.x[labelled], target.train.x[batch])
         rows.append(_round(config, q, source, target, labelled, distances))
@@ -82,14 +84,16 @@ def _check_pool(config: Config, size: int) -> None:
         )
 
 
-def choose(config: Config, source: Domain, target: Domain, labelled: Tensor, number: int) -> Tensor:
-    """The next batch of pool rows."""
+def choose(
+    config: Config, source: Domain, pool: Tensor, labelled: Tensor, number: int, means: KernelMeans | None
+) -> Tensor:
+    """The next batch of pool rows; ``means`` are the kernels of the whole pool with the source, for mmdmin."""
     generator = seeded("choose", config.policy, config.seed, number)
-    x, pool = source.train.x.float(), target.train.x.float()
+    x = source.train.x.float()
     if config.policy == "w1min":
         return w1min(x, pool, config.batch, chosen=labelled, generator=generator).indices
     if config.policy == "mmdmin":
-        return mmdmin(x, pool, config.batch, chosen=labelled).indices
+        return mmdmin(x, pool, config.batch, chosen=labelled, means=means).indices
     return random(len(pool), config.batch, chosen=labelled, generator=generator).indices
 
 

@@ -51,7 +51,9 @@ STAGES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="list the commands and their minutes (default: run them)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the commands and their minutes (default: run them)"
+    )
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from trace import Settings
+
 from .config import CONFIGS, read_mapping
 from .records import Record
 from .table_text import MISSING, Table
@@ -24,6 +26,7 @@ SHIFTS = 3
 """Distances that a round measures: to all labels, to the batch alone, and to held-out images of the source."""
 DRAWS, DRAWN = 5, 10_000
 """Subsamples of Sinkhorn's estimate, and their size."""
+ROWS = Settings().mmd_samples
 STEP_SECONDS = 1e-3
 """Least time of a training step, whatever is computed in it."""
 KEPT = 0.85
@@ -112,8 +115,8 @@ class Rates:
 
 
 def mmd_flops(n: float, m: float) -> float:
-    """Each pair of the joint sample once: ``(n + m)^2 d``."""
-    return (n + m) ** 2 * DIM
+    """Each pair of the joint sample once: ``(n + m)^2 d``, of at most `ROWS` rows of either."""
+    return (min(n, ROWS) + min(m, ROWS)) ** 2 * DIM
 
 
 def sinkhorn_flops(products: int = 3) -> float:
@@ -145,7 +148,7 @@ def stages(rates: Rates) -> Iterator[Stage]:
     yield Stage("maps, real and sketch", mapped * forward, FORWARD, mapped, gigabytes=mapped * MAP * 2e-9)
     trained = (runs + seeds) * n * SOURCE_EPOCHS
     yield Stage(f"source head, {runs + seeds} runs", trained * head, BLOCK, rows=trained)
-    yield Stage(f"active: mmdmin, {policy:.0f} runs", policy * ROUNDS * mmdmin_flops(n, pool, BATCH), MMDMIN, gpu=False)
+    yield Stage(f"active: mmdmin, {policy:.0f} runs", policy * mmdmin_flops(n, pool, ROUNDS * BATCH), MMDMIN, gpu=False)
     yield Stage(f"active: w1min, {policy:.0f} runs", policy * ROUNDS * w1min_flops(pool), W1MIN, gpu=False)
     trained = runs * EPOCHS * BATCH * ROUNDS * (ROUNDS + 1) / 2
     yield Stage(f"active: training, {runs} runs", trained * head, BLOCK, rows=trained)

@@ -213,6 +213,7 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
             )  # fmt: skip
         else:
             reasons["validation_error"] = "needs both validation splits"
+    n, m = (min(e.sizes[name], s.mmd_samples) for name in ("source", "target"))  # rows that entered the MMD
     for term, estimates in _NEEDS.items():
         missing = [f"{name}: {reasons[name]}" for name in estimates if name in reasons]
         if missing:
@@ -227,7 +228,7 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
         label_noise=label_noise,
         validation_error=validation_error,
         population_ot=L_new * s.c_h * _population_w1(e, s, budget.population),
-        population_mmd=B_new * mmd_remainder(e.sizes["source"], e.sizes["target"], budget.population, s.mmd_constant),
+        population_mmd=B_new * mmd_remainder(n, m, budget.population, s.mmd_constant),
         budget=budget,
         evidence=e,
         settings=s,

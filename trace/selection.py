@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from .checks import check_count, check_samples
-from .estimators.kernels import even_strides, gram, kernel_sum, of_squared_distances, resolve_bandwidth
+from .estimators.kernels import gram, kernel_sum, of_squared_distances, resolve_bandwidth, thinned
 from .matching import claim_greedily, refine
 
 _TILE = 2048
@@ -60,7 +60,7 @@ def kernel_means(source: Tensor, pool: Tensor, *, bandwidth: float | None = None
     """
     _check_features(source, pool)
     s = resolve_bandwidth(source, pool, "rbf", bandwidth)
-    x = source if len(source) <= _MAX_WITHIN else source[even_strides(len(source), _MAX_WITHIN).to(source.device)]
+    x = thinned(source, _MAX_WITHIN)
     x = x - x.mean(dim=0)
     within = (kernel_sum(x, x, kernel="rbf", bandwidth=s).total + len(x)) / len(x) ** 2
     return KernelMeans(within, _kernel_sums(pool, source, s) / len(source), s, source, pool)

@@ -28,6 +28,8 @@ class Settings:
     kernel: KernelName = "rbf"
     bandwidth: float | None = None
     """Of the kernel; the median heuristic if absent."""
+    mmd_samples: int = 20_000
+    """Most rows of either sample in the quadratic MMD; of more, this many at even strides."""
     loss_bound: BoundConvention = "true"
     """M of the remainders: the loss's true bound, or the smaller one that the paper states."""
     remainders: Literal["corrected", "paper"] = "corrected"
@@ -43,7 +45,7 @@ class Settings:
             check_level(getattr(self, name), name)
         for name in ("c_h", "epsilon", "w1_constant"):
             check_positive(getattr(self, name), name)
-        for name in ("num_iters", "batch_size"):
+        for name in ("num_iters", "batch_size", "mmd_samples"):
             check_count(getattr(self, name), name)
         for name, allowed in (
             ("distance", ("sinkhorn", "wasserstein1")),

@@ -7,12 +7,13 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from .estimators.draws import TransportEstimate
+from .estimators.kernels import thinned
 from .estimators.mmd import MMDEstimate, mmd
 from .estimators.transport import SelfTransport, sinkhorn_divergence, sinkhorn_floor
 from .estimators.wasserstein import wasserstein1
 from .settings import Settings
 
-_DECISIVE = ("distance", "epsilon", "num_iters", "kernel", "bandwidth")
+_DECISIVE = ("distance", "epsilon", "num_iters", "kernel", "bandwidth", "mmd_samples")
 
 
 class Shift(NamedTuple):
@@ -66,7 +67,8 @@ def measure_shift(
             floor, target_floor = (_floor(features, s, generator) for features in (source, target))
     else:
         transport = wasserstein1(source, target, generator=generator)
-    discrepancy = mmd(source, target, kernel=s.kernel, bandwidth=s.bandwidth)
+    few, few_new = (thinned(features, s.mmd_samples) for features in (source, target))
+    discrepancy = mmd(few, few_new, kernel=s.kernel, bandwidth=s.bandwidth)
     return Shift(transport, discrepancy, floor, source.shape[1], (len(source), len(target)), s, target_floor)
 
 

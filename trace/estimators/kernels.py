@@ -117,8 +117,7 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 1000) -> float:
     check_samples(x, y)
     pooled = torch.cat(centred(x, y))
     largest = float(torch.linalg.vector_norm(pooled, dim=1).max())
-    if len(pooled) > max_points:
-        pooled = pooled[even_strides(len(pooled), max_points).to(pooled.device)]
+    pooled = thinned(pooled, max_points)
     upper = torch.triu_indices(len(pooled), len(pooled), offset=1, device=pooled.device)
     pooled = pooled.double()
     distances = squared_distances(pooled, pooled)[upper[0], upper[1]]
@@ -133,6 +132,11 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 1000) -> float:
 def even_strides(n: int, count: int) -> Tensor:
     """``count`` indices spread evenly over ``0..n-1``: a thinning that needs no random numbers."""
     return torch.linspace(0, n - 1, count).round().long()
+
+
+def thinned(x: Tensor, count: int) -> Tensor:
+    """At most ``count`` rows of ``x [n, d]``, at even strides: of data sorted by class, each class its share."""
+    return x if len(x) <= count else x[even_strides(len(x), count).to(x.device)]
 
 
 def resolve_bandwidth(x: Tensor, y: Tensor, kernel: str, bandwidth: float | None) -> float:

@@ -49,7 +49,7 @@ def test_policies_choose_differently(tree):
         config = Config(**{**tree, "policy": policy})
         study = Study.of(config)
         source, target = study.domain("real"), study.domain("painting")
-        chosen[policy] = tuple(choose(config, source, target, source.train.y[:0], 1).tolist())
+        chosen[policy] = tuple(choose(config, source, target.train.x.float(), source.train.y[:0], 1, None).tolist())
     assert len(set(chosen.values())) >= 2
 
 

@@ -1,0 +1,39 @@
+"""The shift between two samples: what it holds, and large samples thinned for the quadratic MMD."""
+
+import pytest
+import torch
+
+from trace import Sample, Settings, diagnose
+from trace.estimators import mmd
+from trace.shift import measure_shift
+
+
+@pytest.fixture
+def samples(generator):
+    return torch.randn(60, 3, generator=generator), torch.randn(40, 3, generator=generator) + 1
+
+
+def test_of_large_samples_some_rows_at_even_strides_enter_the_mmd(samples):
+    x, y = samples
+    whole, few = measure_shift(x, y), measure_shift(x, y, Settings(mmd_samples=20))
+    kept = [torch.linspace(0, n - 1, 20).round().long() for n in (60, 40)]
+    assert few.mmd == mmd(x[kept[0]], y[kept[1]])
+    assert whole.mmd == mmd(x, y)
+    assert few.transport == whole.transport
+
+
+def test_the_remainder_counts_the_rows_that_entered(samples):
+    x, y = samples
+    pair = Sample(x, (x[:, 0] > 0).long()), Sample(y, (y[:, 0] > 1).long())
+    models = (lambda x: x[:, :2], lambda x: 2 * x[:, :2])
+    whole, few = (diagnose(*models, *pair, settings=Settings(mmd_samples=rows)) for rows in (100, 20))
+    norms = [d.evidence.rkhs_norm.value for d in (whole, few)]
+    assert few.population_mmd / norms[1] > 1.2 * whole.population_mmd / norms[0]
+
+
+def test_other_settings_are_refused(samples):
+    x, y = samples
+    with pytest.raises(ValueError, match="another mmd_samples"):
+        measure_shift(x, y).check(Settings(mmd_samples=20), (60, 40))
+    with pytest.raises(ValueError, match="mmd_samples"):
+        Settings(mmd_samples=0)
