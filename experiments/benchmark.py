@@ -27,6 +27,7 @@ import torch
 
 from . import tables
 from .benchmark_cases import ESTIMATORS, SIZES, Case, Contender
+from .benchmark_growth import growth
 from .benchmark_selection import selection
 from .benchmark_training import engine, stacked_training
 from .benchmark_vision import vision
@@ -69,6 +70,8 @@ def main(arguments: argparse.Namespace) -> None:
         **provenance(),
     }
     if not arguments.case:
+        print("growth with n", file=sys.stderr)
+        record["metrics"]["growth"] = growth(profile, seed)
         write_record(record, arguments.records / "benchmark.jsonl")
     print(to_markdown(tables.benchmark([plain(record)])))
 

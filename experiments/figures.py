@@ -19,6 +19,7 @@ from . import (
     figures_anchoring,
     figures_embedding,
     figures_gate,
+    figures_growth,
     figures_ridge,
     figures_synthetic,
     figures_worlds,
@@ -48,6 +49,7 @@ MAKERS: Makers = {
     "embedding": ("embedding", figures_embedding.embedding),
     "isolation": ("isolation", figures_synthetic.isolation),
     "anchoring": ("anchoring", figures_anchoring.anchoring),
+    "growth": ("benchmark", figures_growth.growth),
 }
 """Name of the figure: the experiment whose records it shows, and the function that draws it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,13 @@ def write(table: Table, label: str, folder: Path) -> None:
     """``LABEL.md``, ``LABEL.tex`` and ``LABEL.csv``."""
     for suffix, text in (("md", to_markdown(table)), ("tex", to_latex(table, label)), ("csv", to_csv(table))):
         write_atomically(folder / f"{label}.{suffix}", text.rstrip() + "\n")
+
+
+def without(table: Table, columns: Sequence[str]) -> Table:
+    """The table less some columns."""
+    kept = [i for i, name in enumerate(table.header) if name not in columns]
+    header, *rows = [[line[i] for i in kept] for line in (table.header, *table.rows)]
+    return Table(table.caption, header, rows)
 
 
 def to_text(table: Table) -> str:

@@ -9,9 +9,9 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from . import tables_active, tables_anchoring, tables_gate, tables_hours, tables_ridge, tables_synthetic
+from . import tables_active, tables_anchoring, tables_gate, tables_growth, tables_hours, tables_ridge, tables_synthetic
 from .records import RECORDS, ROOT, Record, with_records
-from .table_text import Table, replace_marked, to_markdown, write
+from .table_text import Table, replace_marked, to_markdown, without, write
 
 TABLES = ROOT / "results" / "tables"
 README = ROOT / "README.md"
@@ -30,7 +30,7 @@ def main(arguments: argparse.Namespace) -> None:
         table = make(records)
         write(table, label, arguments.output)
         if label in IN_README:
-            replace_marked(arguments.readme, label, to_markdown(table))
+            replace_marked(arguments.readme, label, to_markdown(without(table, IN_README[label])))
 
 
 def benchmark(records: list[Record]) -> Table:
@@ -82,9 +82,10 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
     "isolation": ("isolation", tables_synthetic.isolation),
     "anchoring": ("anchoring", tables_anchoring.anchoring),
     "benchmark": ("benchmark", benchmark),
+    "growth": ("benchmark", tables_growth.growth),
     "hours": ("benchmark", tables_hours.hours),
 }
 """Label of the table: the experiment whose records it shows, and the function that makes it."""
 
-IN_README = ("glance", "benchmark")
-"""Tables that also stand in the README, between markers of their label."""
+IN_README: dict[str, tuple[str, ...]] = {"glance": (), "benchmark": ("value", "relative difference")}
+"""Tables that also stand in the README, between markers of their label, without these columns."""
