@@ -33,7 +33,7 @@ tables: setup  ## everything printed, from the committed records alone (a minute
 	$(BIN)/python -m experiments figures
 	$(BIN)/python -m experiments claims
 
-benchmark: setup  ## speed and memory against peers, into results/ (about 12 minutes)
+benchmark: setup  ## speed and memory against peers, into results/ (about 25 minutes)
 	$(BIN)/python -m experiments benchmark
 	$(BIN)/python -m experiments tables
 

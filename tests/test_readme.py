@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.__main__ import COMMANDS
+from experiments.__main__ import COMMANDS, main
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -31,6 +31,19 @@ def test_make_targets_exist():
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"python -m experiments ([a-z]+)", README))))
 def test_commands_exist(command):
     assert command in COMMANDS
+
+
+def run_lines():
+    """Every `run` of the README without placeholders, up to its comment."""
+    lines = re.findall(r"^python -m experiments (run .*?)(?:\s+#.*)?$", README, flags=re.MULTILINE)
+    return sorted({line for line in lines if "EXPERIMENT" not in line and "NAME" not in line})
+
+
+@pytest.mark.parametrize("line", run_lines())
+def test_every_run_expands_to_a_grid(line, capsys, tmp_path):
+    """The runs themselves take minutes, or need DomainNet and a GPU: their grids are made here as the command would."""
+    main([*line.split(), "--runs", str(tmp_path), *([] if "--dry-run" in line else ["--dry-run"])])
+    assert re.search(r"^[0-9a-f]{12} missing", capsys.readouterr().out, flags=re.MULTILINE)
 
 
 def test_links_to_files_exist():
