@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .diagnostic import Diagnostic, Form
 from .report import anchor_rows, bound_rows, number, percent, promise, term_rows
@@ -20,6 +20,7 @@ from .report_terms import (
     readings,
     remainder_readings,
 )
+from .report_words import sentences
 
 _FORM_WORDS: dict[Form, str] = {
     "ot": "transport distance (ot)",
@@ -48,7 +49,13 @@ def case_sections(case: ReportCase, past: str) -> str:
     d = case.diagnostic
     return "".join(
         [attribution(d), meaning(d), own_inputs(d), past, where(case), *examples(case), estimates(d), reasons(d)]
+        + ([heading("Notes"), remarks(case.notes)] if case.notes else [])
     )
+
+
+def remarks(notes: Iterable[str]) -> str:
+    """What was decided or noticed on the way, a sentence each."""
+    return element("ul", *(element("li", escape(sentence)) for sentence in sentences(notes)))
 
 
 def attribution(d: Diagnostic) -> str:

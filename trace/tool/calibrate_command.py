@@ -19,8 +19,9 @@ from pathlib import Path
 
 from ..conformal import GUARANTEES, calibrate_threshold
 from ..score_interval import SCORES
+from .options import score_list
 from .past import StoredCalibration, calibration_record, read_past
-from .writing import strict_json, write
+from .writing import check_outputs, strict_json, write
 
 SUMMARY = "find a threshold on past updates, so that harmful ones pass seldom"
 
@@ -40,11 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--guarantee", choices=GUARANTEES, default="conditional", help="in which sense; see above")
     parser.add_argument("--delta", type=float, default=0.05, help="for pac (default 0.05)")
     parser.add_argument("--score", choices=tuple(SCORES), default="", metavar="NAME",
-                        help="which score this is, so that no policy uses it for another")  # fmt: skip
+                        help="which score this is (see below), so that no policy uses it for another")  # fmt: skip
     parser.add_argument("--out", metavar="FILE", help="JSON for a policy's `calibration:`; - is the standard output")
+    parser.epilog = score_list()
 
 
 def main(arguments: argparse.Namespace) -> int:
+    check_outputs({"--out": arguments.out})
     past = read_past(Path(arguments.past))
     found = calibrate_threshold(
         past,
