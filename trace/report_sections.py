@@ -32,10 +32,12 @@ _BESIDE = "Beside it, either model's class with its probability."
 
 
 def figure(svg: str, caption: str) -> str:
+    """A drawing and what it shows."""
     return element("figure", svg, element("figcaption", escape(caption)))
 
 
 def heading(text: str, level: int = 3, **attributes: object) -> str:
+    """An escaped heading."""
     return element(f"h{level}", escape(text), **attributes)
 
 
@@ -187,6 +189,7 @@ def estimates(d: Diagnostic) -> str:
 
 
 def reasons(d: Diagnostic) -> str:
+    """What is not available, or to be read with care, and why."""
     if not d.reasons:
         return ""
     listed = items([(name.replace("_", " "), why) for name, why in sorted(d.reasons.items())])

@@ -4,13 +4,14 @@ The answer is a bound with its parts: two generalisation gaps, the change of the
 shift of the inputs, and statistical remainders. A part that cannot be computed says what it lacks.
 
 examples:
-  diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz
-  diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz --anchor-test test.npz --html page.html
-  diagnose --source old_logits.npz --target new_logits.npz          (no models: features, y, logits, new_logits in them)
-  diagnose --model timm:resnet18@old.safetensors --new-model timm:resnet18@new.safetensors \\
-           --source photos/ --target sketches/ --features global_pool --unit-features
-  diagnose --model old.skops --new-model new.skops --source 2023.csv --target 2024.csv --label outcome
-  diagnose --model mine:old --new-model mine:new --source a=a.npz --source b=b.npz --target c.npz --json out.json
+
+    diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz
+    diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz --anchor-test test.npz --html page.html
+    diagnose --source old_logits.npz --target new_logits.npz        (no models: features, y, logits, new_logits in them)
+    diagnose --model timm:resnet18@old.safetensors --new-model timm:resnet18@new.safetensors \\
+             --source photos/ --target sketches/ --features global_pool --unit-features
+    diagnose --model old.skops --new-model new.skops --source 2023.csv --target 2024.csv --label outcome
+    diagnose --model mine:old --new-model mine:new --source a=a.npz --source b=b.npz --target c.npz --json out.json
 
 models give logits [n, C] (or [n, 1] for squared error) for inputs [n, ...]. A .npz or .safetensors file holds x, the
 inputs, and y, the labels from 0; for models that are not given logits and new_logits; and features for `--features
@@ -33,6 +34,7 @@ FORMAT = "trace-diagnostic/1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options: models, samples and outputs."""
     add_input_arguments(parser)
     out = parser.add_argument_group("output", "- is the standard output, in place of the text")
     out.add_argument("--json", metavar="FILE", help="all numbers, for programs and for `gate --diagnostic`")
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    """Measure every anchor and write what was asked for; the exit code is 0."""
     check_outputs({f"--{name}": getattr(arguments, name) for name in ("json", "markdown", "html")})
     found = cases(arguments)
     if arguments.json:
@@ -69,6 +72,7 @@ def as_json(found: list[Case]) -> str:
 
 
 def as_text(found: list[Case]) -> str:
+    """All anchors for a terminal, with notes and seconds."""
     pages = []
     for case in found:
         title = [f"=== anchor {case.anchor} ==="] if len(found) > 1 else []
@@ -78,6 +82,7 @@ def as_text(found: list[Case]) -> str:
 
 
 def as_markdown(found: list[Case]) -> str:
+    """The same for a pull request."""
     pages = []
     for case in found:
         title = [f"# Anchor {case.anchor}"] if len(found) > 1 else []

@@ -1,22 +1,26 @@
 """Accept or reject a model update by a policy: a score of the diagnostic, with its interval, against a limit.
 
 examples:
-  gate --policy policy.yaml --diagnostic out.json         (out.json is made by `diagnose --json out.json`)
-  gate --policy policy.yaml --model old.pt --new-model new.pt --source old.npz --target new.npz --source-val held.npz
-  gate --policy policy.yaml --diagnostic out.json --json - --markdown verdict.md
+
+    gate --policy policy.yaml --diagnostic out.json         (out.json is made by `diagnose --json out.json`)
+    gate --policy policy.yaml --model old.pt --new-model new.pt --source old.npz --target new.npz --source-val held.npz
+    gate --policy policy.yaml --diagnostic out.json --json - --markdown verdict.md
 
 The exit code is 0 if the update is accepted, 1 if it is rejected, 2 if the samples do not decide, 3 after an error.
 
 A policy is a YAML file with one `key: value` a line. It needs a threshold, from one of
-  threshold: 0.05                the limit itself: here at most 5% of the predictions on the anchor may change
-  past: past.csv                 past updates (name, score, risk_change), with
-    max_harmful_accepted: 0.1      how often a harmful one may pass; also harm_above, guarantee, delta: see `calibrate`
-  calibration: calibration.json  what `calibrate --out` wrote
+
+    threshold: 0.05                the limit itself: here at most 5% of the predictions on the anchor may change
+    past: past.csv                 past updates (name, score, risk_change), with
+      max_harmful_accepted: 0.1    how often a harmful one may pass; also harm_above, guarantee, delta: see `calibrate`
+    calibration: calibration.json  what `calibrate --out` wrote
+
 and may have
-  score: anchor_disagreement     what is compared with it; all scores stand at the end
-  confidence: 0.95               of all intervals together
-  min_source: 100                fewer held-out anchor rows decide nothing; min_target: 100 likewise
-  anchors: [photos, maps]        must be among the diagnosed; any others are judged too
+
+    score: anchor_disagreement     what is compared with it; `gate --help` ends with all scores
+    confidence: 0.95               of all intervals together
+    min_source: 100                fewer held-out anchor rows decide nothing; min_target: 100 likewise
+    anchors: [photos, maps]        must be among the diagnosed; any others are judged too
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ _INPUTS = ("source", "target", "model", "new_model", "source_val", "target_val",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options: policy, diagnostic and outputs, then those of `diagnose`."""
     gate = parser.add_argument_group("gate")
     gate.add_argument("--policy", required=True, metavar="FILE", help="YAML: a threshold, or how to find one")
     gate.add_argument("--diagnostic", metavar="FILE", help="of `diagnose --json`, in place of models and samples")
@@ -55,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    """Decide and write what was asked for; the exit code is the decision (`EXIT_CODES`)."""
     check_outputs({f"--{name}": getattr(arguments, name) for name in ("json", "markdown", "html")})
     loaded = load_policy(arguments.policy)
     found = [] if arguments.diagnostic else _cases(arguments)
