@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: help setup test lint reproduce tables benchmark clean
+.PHONY: help setup test lint docs reproduce tables benchmark clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -32,6 +32,9 @@ tables: setup  ## everything printed, from the committed records alone (a minute
 	$(BIN)/python -m experiments tables
 	$(BIN)/python -m experiments figures
 	$(BIN)/python -m experiments claims
+
+docs: setup  ## the manual, from the docstrings, into build/docs (ten seconds)
+	$(BIN)/python -W error -m experiments.manual
 
 benchmark: setup  ## speed and memory against peers, into results/ (about 25 minutes)
 	$(BIN)/python -m experiments benchmark

@@ -57,9 +57,13 @@ def test_every_pin_is_exact_and_satisfies_the_bounds():
         (spec,) = pin.specifier
         assert spec.operator == "=="
         versions[pin.name] = spec.version
-    declared = PYPROJECT["project"]["dependencies"] + PYPROJECT["project"]["optional-dependencies"]["peers"]
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    declared = [*PYPROJECT["project"]["dependencies"], *(line for lines in extras.values() for line in lines)]
     for line in declared:
         bound = Requirement(line)
+        if bound.name == PYPROJECT["project"]["name"]:
+            assert bound.extras == set(extras) - {"all", "peers"}
+            continue
         assert bound.specifier.contains(versions[bound.name]), f"{line} refuses the pinned {versions[bound.name]}"
 
 

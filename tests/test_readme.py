@@ -1,6 +1,9 @@
 """The README's Python runs as printed, and its commands exist."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,12 +17,28 @@ README = (ROOT / "README.md").read_text()
 def test_python_blocks_run(capsys):
     namespace: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 4
-    for block in blocks[1:3]:
+    tool, *own, world = blocks
+    assert "skops.io.dump" in tool
+    assert world in (ROOT / "trace/worlds/scale_shift.py").read_text()
+    for block in own:
         exec(compile(block, "README.md", "exec"), namespace)
     page = capsys.readouterr().out
     assert "covariate-shift penalty" in page
     assert namespace["diagnostic"].bound_core() > abs(namespace["diagnostic"].risk_change) > 0
+
+
+def test_the_tool_does_what_the_readme_shows(tmp_path):
+    """From an empty folder; `python -m trace` stands for the installed `trace-shift`."""
+    shown = README.split("<!-- tool:begin -->")[1].split("<!-- tool:end -->")[0]
+    code, commands = re.fullmatch(r"\s*```python\n(.*?)```\s*```\n(.*?)```\s*", shown, flags=re.DOTALL).groups()
+    script = tmp_path / "commands.sh"
+    script.write_text("set -e\n" + commands.replace("trace-shift", f"{sys.executable} -m trace"))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for call in ([sys.executable, "-c", code], ["bash", str(script)]):
+        done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "accept" in done.stdout.lower()
+    assert "<html" in (tmp_path / "d.html").read_text()
 
 
 def test_make_targets_exist():

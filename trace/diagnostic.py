@@ -1,9 +1,9 @@
 """The TRACE diagnostic: every term of the bound on the anchor's risk change, and their sums.
 
-    |Delta R| <= gaps + model change + shift penalty                      (core: the B of the paper's tables)
-                 + label noise + validation error + population residual   (full: ``cor:practical-trace``)
+    |Delta R| <= gaps + model change + shift penalty                      core: the B of the paper's tables
+                 + label noise + validation error + population residual   full
 
-in three forms that differ in the shift penalty alone:
+(``cor:practical-trace``) in three forms that differ in the shift penalty alone:
 
 * ``ot``: ``(L_Q + L_Q~) c_h W`` (``cor:practical-trace``);
 * ``hybrid``: ``L_Q c_h W + B_Q~ MMD`` (``cor:mmd-empirical``);
@@ -44,7 +44,8 @@ _NEEDS = {
 class Diagnostic:
     """All terms, in units of the loss. A term that could not be computed is NaN, and ``reasons`` says why.
 
-    ``reasons`` also holds what was computed but needs care.
+    ``reasons`` also holds what was computed but needs care. ``gap_*`` are validation gaps, ``emp_shift_*`` is the shift
+    penalty in each form, and ``label_noise``, ``validation_error`` and ``population_*`` are the remainders.
     """
 
     gap_source: float
@@ -65,6 +66,7 @@ class Diagnostic:
     reasons: dict[str, str]
 
     def shift_penalty(self, form: Form = "ot") -> float:
+        """The covariate-shift penalty in one of the forms."""
         return {"ot": self.emp_shift_ot, "mmd": self.emp_shift_mmd, "hybrid": self.emp_shift_hybrid}[form]
 
     def core_terms(self, form: Form = "ot") -> dict[str, float]:

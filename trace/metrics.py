@@ -121,4 +121,5 @@ def vectors(named: dict[str, Values], *, min_rows: int = 0) -> list[Array]:
 
 
 def on_cpu(x: Values) -> ArrayLike:
+    """A tensor as an array; anything else as it is."""
     return x.detach().cpu().numpy() if isinstance(x, Tensor) else x

@@ -132,6 +132,7 @@ def number(value: float, *, sign: bool = False) -> str:
 
 
 def percent(share: float) -> str:
+    """A share in whole percent; NaN is "n/a"."""
     return "n/a" if math.isnan(share) else f"{share:.0%}"
 
 

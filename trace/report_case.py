@@ -59,6 +59,8 @@ class ReportCase(NamedTuple):
     """What a row of the source has as its distance from the others."""
     mean_disagreement: float = math.nan
     """Mean total variation between the models over the source."""
+    notes: tuple[str, ...] = ()
+    """What was decided or noticed while it was measured, a sentence each."""
 
 
 def report_case(

@@ -15,7 +15,7 @@ from .report import headline, number
 from .report_case import Example, Prediction, ReportCase, report_case
 from .report_markup import element, escape, items, markup_table, paragraph, table
 from .report_scatter import past_scatter
-from .report_sections import case_sections, figure, heading, keep
+from .report_sections import case_sections, figure, heading, keep, remarks
 from .report_style import STYLE
 from .report_svg import Range, intervals
 from .settings import Settings
@@ -92,8 +92,11 @@ def _verdict(verdict: Verdict, judged: Sequence[AnchorVerdict], cases: Sequence[
         svg = intervals([_range(worst, "")], f"Score of {worst.anchor} against the threshold")
         parts += [paragraph(lead + worst.reason), figure(svg, _numbers(worst))]
         parts += [paragraph(headline(case.diagnostic)) for case in cases if case.anchor == worst.anchor]
+    parts += [paragraph(verdict.promise)] if verdict.promise else []
     box = element("section", *parts, class_=f"verdict {verdict.decision}")
-    return box + (_all_anchors(judged) if len(judged) > 1 else "")
+    notes = [note for v in judged for note in v.notes]
+    taken = heading("What the verdict takes for granted", 2) + remarks(notes) if notes else ""
+    return box + (_all_anchors(judged) if len(judged) > 1 else "") + taken
 
 
 def _range(v: AnchorVerdict, label: str) -> Range:

@@ -38,6 +38,7 @@ def element(tag: str, *content: str, **attributes: object) -> str:
 
 
 def paragraph(text: str, **attributes: object) -> str:
+    """Escaped text as a paragraph."""
     return element("p", escape(text), **attributes)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .diagnostic import Diagnostic, Form
 from .report import anchor_rows, bound_rows, number, percent, promise, term_rows
@@ -20,6 +20,7 @@ from .report_terms import (
     readings,
     remainder_readings,
 )
+from .report_words import sentences
 
 _FORM_WORDS: dict[Form, str] = {
     "ot": "transport distance (ot)",
@@ -31,10 +32,12 @@ _BESIDE = "Beside it, either model's class with its probability."
 
 
 def figure(svg: str, caption: str) -> str:
+    """A drawing and what it shows."""
     return element("figure", svg, element("figcaption", escape(caption)))
 
 
 def heading(text: str, level: int = 3, **attributes: object) -> str:
+    """An escaped heading."""
     return element(f"h{level}", escape(text), **attributes)
 
 
@@ -48,7 +51,13 @@ def case_sections(case: ReportCase, past: str) -> str:
     d = case.diagnostic
     return "".join(
         [attribution(d), meaning(d), own_inputs(d), past, where(case), *examples(case), estimates(d), reasons(d)]
+        + ([heading("Notes"), remarks(case.notes)] if case.notes else [])
     )
+
+
+def remarks(notes: Iterable[str]) -> str:
+    """What was decided or noticed on the way, a sentence each."""
+    return element("ul", *(element("li", escape(sentence)) for sentence in sentences(notes)))
 
 
 def attribution(d: Diagnostic) -> str:
@@ -180,6 +189,7 @@ def estimates(d: Diagnostic) -> str:
 
 
 def reasons(d: Diagnostic) -> str:
+    """What is not available, or to be read with care, and why."""
     if not d.reasons:
         return ""
     listed = items([(name.replace("_", " "), why) for name, why in sorted(d.reasons.items())])

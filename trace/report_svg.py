@@ -77,14 +77,17 @@ def picture(height: float, title: str, description: str, *content: str) -> str:
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", class_: str = "") -> str:
+    """Escaped text at a point."""
     return element("text", escape(words), x=f"{x:g}", y=f"{y:g}", text_anchor=anchor, **_class(class_))
 
 
 def path(d: str, class_: str) -> str:
+    """A path from its drawing commands."""
     return element("path", d=d, class_=class_)
 
 
 def rect(x: float, y: float, width: float, height: float, class_: str) -> str:
+    """A rectangle."""
     return element("rect", x=f"{x:g}", y=f"{y:g}", width=f"{width:g}", height=f"{height:g}", class_=class_)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from .diagnostic import Diagnostic
 
@@ -25,6 +26,15 @@ GLOSSARY = {
 def in_words(d: Diagnostic) -> list[str]:
     """What the numbers say, a sentence each."""
     return [sentence for sentence in (_change(d), _bound(d), _disagreement(d), _shift(d)) if sentence]
+
+
+def sentences(notes: Iterable[str]) -> list[str]:
+    """Notes as whole sentences, each once.
+
+    >>> sentences(["rows are held out", "rows are held out", "Choose it with --set epsilon=..."])
+    ['Rows are held out.', 'Choose it with --set epsilon=...']
+    """
+    return [note[:1].upper() + note[1:] + ("" if note.endswith(".") else ".") for note in dict.fromkeys(notes)]
 
 
 def _change(d: Diagnostic) -> str:

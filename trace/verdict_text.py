@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .gate import Verdict, shown
+from .report_words import sentences
 
 _WORDS = {
     "accept": "ACCEPT the update",
@@ -63,8 +64,7 @@ def _footer(v: Verdict) -> list[str]:
     lines = [f"{a.anchor}: {_continued(a.reason)}" for a in v.anchors if a.decision != "accept" and a.anchor != v.worst]
     if len(v.anchors) > 1:
         lines.append(f"All intervals hold together with {100 * v.confidence:g}% confidence.")
-    notes = dict.fromkeys(note for a in v.anchors for note in a.notes)
-    lines += [note[:1].upper() + note[1:] + ("" if note.endswith(".") else ".") for note in notes]
+    lines += sentences(note for a in v.anchors for note in a.notes)
     if v.promise:
         lines.append(v.promise)
     return lines

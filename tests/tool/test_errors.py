@@ -47,10 +47,12 @@ def bad_samples(folder):
         ),
         ("empty", {"x": x[:0], "y": y[:0]}, "is empty"),
         ("features", {"features": x, "y": y}, "holds no x, which --model"),
+        ("single", {"x": x[:1], "y": y[:1]}, "single.npz has 1 rows, too few to hold any out: give more rows"),
+        ("pair", {"x": x[:2], "y": np.arange(2)}, "pair.npz has 2 rows, too few to hold any out: give more rows"),
     ]
 
 
-@pytest.mark.parametrize("case", range(12))
+@pytest.mark.parametrize("case", range(14))
 def test_bad_samples(tool, update, tmp_path, case):
     name, arrays, words = bad_samples(tmp_path)[case]
     np.savez(tmp_path / f"{name}.npz", **arrays)
@@ -88,8 +90,10 @@ def test_bad_samples(tool, update, tmp_path, case):
         (["--limit", "few"], "argument --limit: a whole number of at least 1 is needed, got 'few'"),
         (["--source", "{folder}"], "holds no images"),
         (["--classes", "a,b,c"], "there are 3 classes (a, b, c) and 2 outputs"),
-        (["--seed", "soon"], "argument --seed: invalid int value: 'soon'"),
-        (["--nonsense"], "unrecognized arguments: --nonsense"),
+        (["--seed", "soon"], "argument --seed: a whole number from 0 to 2^63 - 1 is needed, got 'soon'"),
+        (["--seed", "9" * 30], "argument --seed: a whole number from 0 to 2^63 - 1 is needed"),
+        (["--classes", "a,a"], "--classes lists 'a' twice: give every output its own name"),
+        (["--nonsense"], "trace diagnose: unrecognized arguments: --nonsense\n`python -m trace diagnose --help` shows"),
     ],
 )
 def test_bad_options(tool, update, options, words):
@@ -108,6 +112,37 @@ def test_saved_outputs_must_be_there(tool, update):
     code, _, err = tool("diagnose", "--source", update / "source.npz", "--target", update / "target.npz")
     assert code == 3
     assert "target.npz holds no logits, which no --model needs" in err
+
+
+def test_saved_outputs_of_another_width(tool, update, tmp_path):
+    arrays = dict(np.load(update / "source_logits.npz"))
+    np.savez(tmp_path / "narrow.npz", **{**arrays, "logits": arrays["logits"][:, :1]})
+    code, _, err = tool("diagnose", "--source", tmp_path / "narrow.npz", "--target", update / "target_logits.npz")
+    assert code == 3
+    assert "logits has 1 columns in" in err
+    assert "and 2 in" in err
+
+
+def test_one_array_is_no_sample(tool, update, tmp_path):
+    np.save(tmp_path / "array.npy", np.zeros((4, 3)))
+    (tmp_path / "array.npy").rename(tmp_path / "array.npz")
+    code, _, err = tool("diagnose", "--source", tmp_path / "array.npz", "--target", update / "target.npz")
+    assert code == 3
+    assert "array.npz holds one array: save it with numpy.savez" in err
+
+
+def test_the_anchor_is_named_where_there_are_several(tool, update, tmp_path):
+    x, y = rows(40, 0.0, 0)
+    np.savez(tmp_path / "one.npz", x=x, y=0 * y)
+    models = ("--model", update / "old.pt", "--new-model", update / "new.pt", "--target", update / "target.npz")
+    anchors = ("--source", f"a={update / 'source.npz'}", "--source", f"b={tmp_path / 'one.npz'}")
+    code, _, err = tool("diagnose", *models, *anchors)
+    assert code == 3
+    assert "anchor b: source holds one class only" in err
+    code, _, err = tool("diagnose", *models, *anchors, "--anchor-test", update / "test.npz")
+    assert code == 3
+    assert "test.npz names no anchor: write NAME=" in err
+    assert "with one of a, b" in err
 
 
 def test_a_failing_model_is_named(tool, update, failing):

@@ -59,7 +59,7 @@ def run(add_arguments, main, line):
 
 
 def gate(line):
-    return run(gate_command.add_gate_arguments, gate_command.main, line)
+    return run(gate_command.add_arguments, gate_command.main, line)
 
 
 def calibrate(line):
@@ -140,6 +140,7 @@ def test_too_few_past_updates(here):
         ('{"format": "trace-diagnostic/1", "anchors": {"a": 1}}', "out.json holds no anchors"),
         ('{"format": "trace-diagnostic/1", "anchors": {}}', "there is no anchor to decide on"),
         ('{"format": "trace-diagnostic/1", "anchors": {"a": {}}}', "record has no .*: make it again"),
+        ('{"format": "trace-diagnostic/1", "anchors": {"a": {"anchor": 3}}}', "out.json is damaged .*: make it again"),
     ],
 )
 def test_bad_diagnostics(here, content, message):
@@ -153,9 +154,9 @@ def test_something_to_judge_is_needed(here):
     (here / "policy.yaml").write_text("threshold: 0.1\n")
     with pytest.raises(ToolError, match="nothing to judge without --source and --target: give them, or --diagnostic"):
         gate("--policy policy.yaml")
-    arguments = argparse.Namespace(policy="policy.yaml", diagnostic="out.json", source=["a.npz"])
-    with pytest.raises(ToolError, match="--diagnostic and --source exclude each other"):
-        gate_command.main(arguments)
+    for option in ("--source", "--new-model", "--anchor-test"):
+        with pytest.raises(ToolError, match=f"--diagnostic and {option} exclude each other"):
+            gate(f"--policy policy.yaml --diagnostic out.json {option} a.npz")
     with pytest.raises(ToolError, match=r"absent\.yaml does not exist"):
         gate("--policy absent.yaml --diagnostic out.json")
 

@@ -98,12 +98,18 @@ def test_calibrations_are_read_back(write, tmp_path):
         ("threshold: [", "is not YAML .*: write one `key: value` a line"),
         ("threshold: !!python/object/apply:os.getcwd []", "is not YAML"),
         ("threshold: .nan", "threshold must be a finite number"),
+        ("threshold: 0.1\nthreshold: 0.2", "has the key 'threshold' twice: keep one of them"),
+        ("calibration: odd.json", "odd.json is not complete .*: make it again with calibrate --out"),
+        ("calibration: .", "is a folder: name a file"),
     ],
 )  # fmt: skip
 def test_mistakes_get_one_sentence(write, text, message):
     write("past.csv", past_csv())
     write("other.json", "{}")
     write("short.json", '{"format": "trace-calibration/1", "threshold": 1.0}')
+    found = calibrate_threshold(read_past(Path(write("past.csv", past_csv()))))
+    record = calibration_record(StoredCalibration(found, "", ()))
+    write("odd.json", strict_json({**record, "guarantee": "some"}))
     with pytest.raises(ValueError, match=message) as caught:
         load_policy(write("policy.yaml", text))
     assert "\n" not in str(caught.value)

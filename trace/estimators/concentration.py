@@ -28,6 +28,7 @@ class Budget(NamedTuple):
 
     @property
     def total(self) -> float:
+        """Probability that any of the events fails, at most."""
         return sum(self)
 
     @classmethod

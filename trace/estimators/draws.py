@@ -70,6 +70,7 @@ def over_draws(
 
 
 def pool(draws: list[TransportEstimate]) -> TransportEstimate:
+    """The mean of several estimates with their spread, and the worst of their errors."""
     values = torch.tensor([d.value for d in draws], dtype=torch.float64)
     return draws[0]._replace(
         value=float(values.mean()),

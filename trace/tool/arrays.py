@@ -31,9 +31,10 @@ Array = np.ndarray[Any, Any]
 def read_npz(path: Path) -> dict[str, Array]:
     """The arrays of a ``.npz`` file; object arrays, which would be unpickled, are refused."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if isinstance(file, np.ndarray):
-                raise ToolError(f"{path} holds one array: save it with numpy.savez(path, x=..., y=...)")
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise ToolError(f"{path} holds one array: save it with numpy.savez(path, x=..., y=...)")
+        with loaded as file:
             return {key: file[key] for key in file.files}
     except ToolError:
         raise

@@ -12,6 +12,7 @@ from ..diagnostic import Diagnostic, assemble
 from ..estimators.transport import SelfTransport, self_transport
 from ..evidence import examine
 from ..sample import Sample
+from .errors import ToolError
 from .models import AnyModel
 from .preparing import Anchor, Prepared, Question, prepare
 from .rows import Part
@@ -66,7 +67,12 @@ def measure(
     shared = dict(stages.seconds)
     found = []
     for anchor, loaded in zip(prepared.anchors, anchors, strict=True):
-        case = _case(prepared, anchor, target_self, question.classes, generator)
+        try:
+            case = _case(prepared, anchor, target_self, question.classes, generator)
+        except ValueError as error:
+            if len(anchors) == 1:
+                raise
+            raise ToolError(f"anchor {anchor.name}: {error}") from error
         seconds = summed(shared, case.seconds)
         found.append(case._replace(source=loaded.source.sample, target=target.sample, seconds=seconds))
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -35,11 +34,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
-        if command == name or (name not in COMMANDS and importlib.util.find_spec(_path(command))):
+        if command == name or name not in COMMANDS:
             _add(subparsers, command)
-    arguments = parser.parse_args(options)
+    arguments, unknown = parser.parse_known_args(options)
+    if unknown:
+        subparsers.choices[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         return int(importlib.import_module(_path(arguments.command)).main(arguments))
+    except SystemExit as leaving:  # its code must not pass for an answer of the gate
+        print(f"{parser.prog} {arguments.command}: a model's code called sys.exit({leaving.code!r})", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print(f"{parser.prog} {arguments.command}: interrupted", file=sys.stderr)
         return FAILED

@@ -4,36 +4,37 @@ The answer is a bound with its parts: two generalisation gaps, the change of the
 shift of the inputs, and statistical remainders. A part that cannot be computed says what it lacks.
 
 examples:
-  diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz
-  diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz --anchor-test test.npz --html page.html
-  diagnose --source old_logits.npz --target new_logits.npz          (no models: x, y, logits, new_logits in the files)
-  diagnose --model timm:resnet18@old.safetensors --new-model timm:resnet18@new.safetensors \\
-           --source photos/ --target sketches/ --features global_pool --unit-features
-  diagnose --model old.skops --new-model new.skops --source 2023.csv --target 2024.csv --label outcome
-  diagnose --model mine:old --new-model mine:new --source a=a.npz --source b=b.npz --target c.npz --json out.json
 
-models give logits [n, C] (or [n, 1] for squared error) for inputs [n, ...]. The files of --source and --target are the
-data that Q and Q~ were trained on; rows that no model was trained on belong into --source-val, --target-val and
---anchor-test. The exit code is 0, or 3 after an error.
+    diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz
+    diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz --anchor-test test.npz --html page.html
+    diagnose --source old_logits.npz --target new_logits.npz        (no models: features, y, logits, new_logits in them)
+    diagnose --model timm:resnet18@old.safetensors --new-model timm:resnet18@new.safetensors \\
+             --source photos/ --target sketches/ --features global_pool --unit-features
+    diagnose --model old.skops --new-model new.skops --source 2023.csv --target 2024.csv --label outcome
+    diagnose --model mine:old --new-model mine:new --source a=a.npz --source b=b.npz --target c.npz --json out.json
+
+models give logits [n, C] (or [n, 1] for squared error) for inputs [n, ...]. A .npz or .safetensors file holds x, the
+inputs, and y, the labels from 0; for models that are not given logits and new_logits; and features for `--features
+saved`, which stand in for x where no model is given. A table has one row per sample, a label and numbers. The files
+of --source and --target are the data that Q and Q~ were trained on; rows that no model was trained on belong into
+--source-val, --target-val and --anchor-test. The exit code is 0, or 3 after an error.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-
-import torch
 
 from ..report import to_markdown, to_text
 from .inputs import Case, add_input_arguments, cases
 from .stages import seconds_line
-from .writing import strict_json, write
+from .writing import check_outputs, strict_json, write
 
 SUMMARY = "attribute the risk change of a model update: two models and two samples in, every term out"
 FORMAT = "trace-diagnostic/1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options: models, samples and outputs."""
     add_input_arguments(parser)
     out = parser.add_argument_group("output", "- is the standard output, in place of the text")
     out.add_argument("--json", metavar="FILE", help="all numbers, for programs and for `gate --diagnostic`")
@@ -42,13 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    """Measure every anchor and write what was asked for; the exit code is 0."""
+    check_outputs({f"--{name}": getattr(arguments, name) for name in ("json", "markdown", "html")})
     found = cases(arguments)
     if arguments.json:
         write(arguments.json, as_json(found))
     if arguments.markdown:
         write(arguments.markdown, as_markdown(found))
     if arguments.html:
-        write(arguments.html, as_html(found, arguments))
+        from .page import page
+
+        write(arguments.html, page("TRACE diagnostic", found, arguments))
     if "-" not in (arguments.json, arguments.markdown, arguments.html):
         write("-", as_text(found))
     return 0
@@ -67,6 +72,7 @@ def as_json(found: list[Case]) -> str:
 
 
 def as_text(found: list[Case]) -> str:
+    """All anchors for a terminal, with notes and seconds."""
     pages = []
     for case in found:
         title = [f"=== anchor {case.anchor} ==="] if len(found) > 1 else []
@@ -76,19 +82,10 @@ def as_text(found: list[Case]) -> str:
 
 
 def as_markdown(found: list[Case]) -> str:
+    """The same for a pull request."""
     pages = []
     for case in found:
         title = [f"# Anchor {case.anchor}"] if len(found) > 1 else []
         notes = ["Notes:\n\n" + "\n".join(f"- {note}" for note in case.notes)] if case.notes else []
         pages.append("\n\n".join([*title, to_markdown(case.diagnostic), *notes, seconds_line(case.seconds) + "."]))
     return "\n\n".join(pages)
-
-
-def as_html(found: list[Case], arguments: argparse.Namespace) -> str:
-    page = importlib.import_module("..report_html", __package__)
-    about = {"old model": arguments.model or "saved outputs", "new model": arguments.new_model or "saved outputs",
-             "target": arguments.target, "seed": str(arguments.seed)}  # fmt: skip
-    about |= {f"anchor {case.anchor}": path for case, path in zip(found, arguments.source, strict=True)}
-    generator = torch.Generator().manual_seed(arguments.seed)
-    shown = [page.report_case(*case[:9], generator=generator, classes=case.classes) for case in found]
-    return str(page.to_html(shown, title="TRACE diagnostic", about=about))

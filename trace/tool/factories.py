@@ -28,12 +28,12 @@ def call_factory(spec: str) -> Any:
         if error.name is not None and module_name.split(".")[0] == error.name.split(".")[0]:
             raise ToolError(f"{spec}: there is no module {module_name} here or on the import path") from error
         raise ToolError(f"{spec}: {module_name} cannot be imported ({first_line(error)})") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ToolError(f"{spec}: {module_name} cannot be imported ({first_line(error)})") from error
     function = getattr(module, function_name, None)
     if not callable(function):
         raise ToolError(f"{spec}: {module_name} has no function {function_name}")
     try:
         return function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ToolError(f"{spec}: {function_name}() failed ({first_line(error)})") from error

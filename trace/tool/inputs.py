@@ -12,15 +12,15 @@ from .errors import ToolError
 from .loading import Loader
 from .models import FORMATS as MODELS
 from .models import load_model
-from .options import loss_from, settings_from, whole
+from .options import loss_from, seed, settings_from, whole
 from .preparing import Question
 from .stages import Stages
 
 __all__ = ["Case", "add_input_arguments", "cases"]
 
 
-def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """All options that name models and data."""
+def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """All options that name models and data; ``required``: samples must be given."""
     models = parser.add_argument_group("models", f"each is {MODELS}")
     models.add_argument(
         "--model", metavar="MODEL", help="the old model Q; without it, `logits` saved in the data files"
@@ -30,9 +30,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "--trust", action="store_true", help="run the code that a model file brings (pickle, .pt2, ...)"
     )
     data = parser.add_argument_group("samples", f"each is {DATA}; NAME= only where there are several anchors")
-    data.add_argument("--source", action="append", required=True, metavar="[NAME=]DATA",
+    data.add_argument("--source", action="append", required=required, metavar="[NAME=]DATA",
                       help="training data of Q, the anchor; repeat for several")  # fmt: skip
-    data.add_argument("--target", required=True, metavar="DATA", help="training data of Q~; labels may be missing")
+    data.add_argument("--target", required=required, metavar="DATA", help="training data of Q~; labels may be missing")
     data.add_argument("--source-val", action="append", default=[], metavar="[NAME=]DATA",
                       help="held-out anchor data; without it, a stratified 15 percent of --source")  # fmt: skip
     data.add_argument("--target-val", metavar="DATA", help="held-out target data; without it, 15 percent of --target")
@@ -65,7 +65,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--batch-size", type=whole, default=1024, metavar="N", help="rows per pass of a model (default 1024)"
     )
-    how.add_argument("--seed", type=int, default=0, help="of splits and subsamples (default 0)")
+    how.add_argument("--seed", type=seed, default=0, help="of splits and subsamples (default 0)")
 
 
 def cases(arguments: argparse.Namespace) -> list[Case]:

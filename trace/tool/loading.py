@@ -54,6 +54,9 @@ class Loader:
         for option, paths in (("--source-val", vals), ("--anchor-test", tests)):
             stray = next((name for name in paths if name not in sources), None)
             if stray is not None:
+                if stray == ANCHOR:
+                    raise ToolError(f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
+                                    f"{', '.join(sources)}")  # fmt: skip
                 raise ToolError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
         anchors = []
         for name, path in sources.items():
@@ -66,10 +69,13 @@ class Loader:
         part = self._part(path, labelled=labelled)
         if val is not None:
             return part, self._part(val, labelled=labelled)
-        train, held = held_out(part, self.generator)
+        n = len(part.names)
+        train, held = held_out(part, self.generator) if n > 1 else (part, part.at(torch.arange(0)))
+        if not held.names:
+            raise ToolError(f"{path} has {n} rows, too few to hold any out: give more rows, or {option}-val")
         kind = "stratified " if part.sample.y is not None and self.classification else ""
         self._note(
-            f"{len(held.names)} of the {len(part.names)} rows of {path} are held out ({kind}15 percent, seed "
+            f"{len(held.names)} of the {n} rows of {path} are held out ({kind}15 percent, seed "
             f"{self.arguments.seed}); if the models were trained on them, give {option}-val"
         )
         return train, held
@@ -124,7 +130,11 @@ def _transform(arguments: argparse.Namespace, models: tuple[AnyModel, AnyModel])
 def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str, ...] | None:
     """Names by output: as listed, or as the models have them."""
     if listed is not None:
-        return tuple(name.strip() for name in listed.split(","))
+        names = tuple(name.strip() for name in listed.split(","))
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ToolError(f"--classes lists {twice!r} twice: give every output its own name")
+        return names
     return _common("classes", models[0].classes, models[1].classes)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..losses import ClippedCrossEntropy, Loss, SquaredError
+from ..score_interval import SCORES
 from ..settings import Settings
 from .errors import ToolError
 
@@ -54,6 +55,13 @@ def whole(text: str) -> int:
     return int(text)
 
 
+def seed(text: str) -> int:
+    """A seed that torch takes, for argparse."""
+    if not (text.isascii() and text.isdigit() and int(text) < 2**63):
+        raise argparse.ArgumentTypeError(f"a whole number from 0 to 2^63 - 1 is needed, got {text!r}")
+    return int(text)
+
+
 def loss_from(text: str) -> Loss:
     """A loss and its limit.
 
@@ -70,6 +78,12 @@ def loss_from(text: str) -> Loss:
     if name == "squared-error":
         return SquaredError(limit)
     raise ToolError(f"--loss {text} is not known: use {_LOSSES}")
+
+
+def score_list() -> str:
+    """The scores of a gate and what each is, for ``--help``."""
+    width = max(map(len, SCORES))
+    return "\n".join(["scores:", *(f"  {name:{width}}  {score.meaning}" for name, score in SCORES.items())])
 
 
 def named_paths(texts: list[str], option: str, default: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..conformal import ThresholdCalibration
 from ..gate import PastUpdate
-from .errors import ToolError
+from .errors import ToolError, first_line
 
 FORMAT = "trace-calibration/1"
 _COLUMNS = PastUpdate._fields
@@ -56,10 +56,12 @@ def read_calibration(path: Path) -> StoredCalibration:
     record = read_json(path, FORMAT, "calibrate --out")
     try:
         calibration = ThresholdCalibration(**{key: record[key] for key in ThresholdCalibration._fields})
-        past = tuple(PastUpdate(**update) for update in record["past"])
-        return StoredCalibration(calibration, str(record["score"]), past)
-    except (KeyError, TypeError) as error:
-        raise ToolError(f"{path} is not complete ({error}): make it again with calibrate --out") from error
+        calibration.in_words()
+        past = tuple(PastUpdate(u["name"], float(u["score"]), float(u["risk_change"])) for u in record["past"])
+        return StoredCalibration(calibration._replace(threshold=float(calibration.threshold)), record["score"], past)
+    except (KeyError, TypeError, ValueError) as error:
+        again = "make it again with calibrate --out"
+        raise ToolError(f"{path} is not complete ({first_line(error)}): {again}") from error
 
 
 def read_json(path: Path, kind: str, maker: str) -> dict[str, Any]:
@@ -79,8 +81,10 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise ToolError(f"{path} does not exist: check the path") from error
+    except IsADirectoryError as error:
+        raise ToolError(f"{path} is a folder: name a file") from error
     except UnicodeDecodeError as error:
-        raise ToolError(f"{path} is not text in UTF-8: convert it") from error
+        raise ToolError(f"{path} is not text in UTF-8: check the path, or convert it") from error
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -50,13 +50,16 @@ def load_policy(path: str) -> LoadedPolicy:
     """
     file = Path(path)
     yaml = require("yaml", extra="policy", purpose="a policy")
+    text = read_text(file)
     try:
-        keys = yaml.safe_load(read_text(file))
+        keys = yaml.safe_load(text)
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         raise ToolError(f"{path} is not YAML ({problem}): write one `key: value` a line") from error
     if not isinstance(keys, dict):
         raise ToolError(f"{path} holds no keys: give it at least a threshold")
+    _check_repeated([str(key.value) for key, _ in node.value], path)
     _check(keys, path)
     threshold, promise, past = _threshold(keys, file)
     options = {key: keys[key] for key in ("score", "confidence", *_COUNTS) if key in keys}
@@ -88,6 +91,12 @@ def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[Past
     if stored.score and stored.score != score:
         raise ToolError(f"{file} is about {score}, but its calibration about {stored.score}: use one score for both")
     return stored.calibration.threshold, stored.calibration.in_words(), stored.past
+
+
+def _check_repeated(keys: list[str], path: str) -> None:
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise ToolError(f"{path} has the key {twice!r} twice: keep one of them")
 
 
 def _check(keys: dict[str, Any], path: str) -> None:

@@ -19,6 +19,8 @@ from .rows import Part
 from .scaling import Scaling
 from .stages import Stages
 
+_PROBABILITIES = "the outputs of {} look like probabilities, but the loss takes logits: save or return their logarithms"
+
 
 class Anchor(NamedTuple):
     """The samples of one anchor."""
@@ -94,11 +96,12 @@ def prepare(
     for probe, model, key in zip(probes, models, ("logits", "new_logits"), strict=True):
         if isinstance(model, SavedOutputs):
             for part in parts:
-                probe.know(part.sample, _saved(part, key, f"no {probe.name}"))
+                probe.know(part.sample, _saved(part, key, f"no {probe.name}", like=target))
     with stages("outputs"):
         layer = models[0].layer(q.features) if q.features not in ("identity", "saved") else None
         features = _features(run[0], layer, probes[0], q, parts)
         _check_classes(q, probes[0].outputs(target.sample).shape[1])
+        notes += [_PROBABILITIES.format(p.name) for p in probes if _sums_to_one(p.outputs(target.sample))]
     with stages("features"):
         variance = _total_variance([features.of(part.sample) for part in (target, *(a.source for a in anchors))])
     if q.scale_epsilon and variance > 0:
@@ -157,7 +160,18 @@ def _check_alike(parts: Sequence[Part]) -> None:
             )
 
 
-def _saved(part: Part, key: str, why: str) -> Tensor:
+def _saved(part: Part, key: str, why: str, like: Part | None = None) -> Tensor:
     if key not in part.saved:
         raise ToolError(f"{part.origin} holds no {key}, which {why} needs: save it there with one row per sample")
+    widths = [p.saved[key].shape[1] for p in (part, like or part)]
+    if like is not None and widths[0] != widths[1]:
+        raise ToolError(
+            f"{key} has {widths[0]} columns in {part.origin} and {widths[1]} in {like.origin}: save one model's outputs"
+        )
     return part.saved[key].to(part.sample.x.dtype)
+
+
+def _sums_to_one(outputs: Tensor) -> bool:
+    """Whether every row is a distribution over at least two classes."""
+    sums = outputs.double().sum(dim=1)
+    return outputs.shape[1] > 1 and bool((outputs >= 0).all()) and bool(((sums - 1).abs() < 1e-4).all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,13 @@ def table_rows(frame: Any, path: Path, *, label: str | None, labelled: bool, col
         ToolError: for a missing column, or one that holds no numbers.
     """
     frame = frame.rename(columns=str)
+    if not len(frame):
+        raise ToolError(f"{path} is empty: give at least one row")
     known = ", ".join(list(frame.columns)[:12]) + (", ..." if len(frame.columns) > 12 else "")
     if label is not None and label not in frame.columns and labelled:
-        raise ToolError(f"{path} has no column {label!r} (it has {known}): name the label with --label")
+        near = difflib.get_close_matches(label, frame.columns, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "name the label with --label"
+        raise ToolError(f"{path} has no column {label!r} (it has {known}): {hint}")
     found = next((name for name in ([label] if label else LABELS) if name in frame.columns), None)
     inputs = [name for name in frame.columns if name != found] if columns is None else list(columns)
     missing = next((name for name in inputs if name not in frame.columns), None)

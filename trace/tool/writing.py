@@ -7,31 +7,84 @@ import math
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .errors import ToolError
 
 
+def check_outputs(paths: Mapping[str, str | None]) -> None:
+    """Refuse outputs that cannot be written before anything is computed for them.
+
+    Args:
+        paths: what every option names; None where it is not given.
+
+    Raises:
+        ToolError: for a folder, a folder that is missing, or more than one output on the standard output.
+    """
+    on_stdout = [option for option, path in paths.items() if path == "-"]
+    if len(on_stdout) > 1:
+        raise ToolError(f"{' and '.join(on_stdout)} cannot share the standard output: give one of them a file")
+    for path in paths.values():
+        if path and path != "-":
+            _target(path)
+
+
 def write(path: str, text: str) -> None:
-    """Replace a file in one step; ``-`` is the standard output."""
+    """Replace a file in one step; ``-`` is the standard output, and pipes and devices are written to as they are."""
+    text = text if text.endswith("\n") else text + "\n"
     if path == "-":
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        _print(text)
         return
-    file = Path(path)
-    if file.is_dir():
+    file = _target(path)
+    try:
+        if file.exists() and not file.is_file():
+            with open(file, "w", encoding="utf-8") as special:
+                special.write(text)
+        else:
+            _replace(file, text)
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _refused(path: str, error: OSError) -> ToolError:
+    return ToolError(f"{path} cannot be written ({error.strerror}): name another file")
+
+
+def _target(path: str) -> Path:
+    """The file behind a path; a link keeps pointing at it."""
+    file = Path(os.path.realpath(path))
+    try:
+        folder, parent = file.is_dir(), file.parent.is_dir()
+    except OSError as error:
+        raise _refused(path, error) from error
+    if folder:
         raise ToolError(f"{path} is a folder: name a file to write")
-    if not file.parent.is_dir():
+    if not parent:
         raise ToolError(f"the folder of {path} does not exist: make it first")
-    descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    return file
+
+
+def _replace(file: Path, text: str) -> None:
+    descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix=".trace.")
     try:
         with open(descriptor, "w", encoding="utf-8") as out:
-            out.write(text if text.endswith("\n") else text + "\n")
+            out.write(text)
         os.chmod(aside, 0o644)
         os.replace(aside, file)
     except BaseException:
         Path(aside).unlink(missing_ok=True)
         raise
+
+
+def _print(text: str) -> None:
+    """To the standard output; a reader that has seen enough, such as ``head``, is no error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def strict_json(value: Any) -> str:

@@ -34,5 +34,6 @@ class World:
         return torch.sigmoid(log_p[1] - log_p[0])
 
 
-def moon(t: Tensor, y: Tensor) -> Tensor:  # upper (0) or lower (1), as in scikit-learn's make_moons
+def moon(t: Tensor, y: Tensor) -> Tensor:
+    """Upper (0) or lower (1), as in scikit-learn's make_moons."""
     return torch.where(y == 0, torch.polar(torch.ones_like(t), t), 1 + 0.5j - torch.polar(torch.ones_like(t), t))

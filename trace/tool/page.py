@@ -1,0 +1,38 @@
+"""The HTML page of a command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import torch
+
+from ..gate import PastUpdate, Verdict
+from ..report_html import report_case, to_html
+from .case import Case
+
+
+def page(
+    title: str,
+    found: Sequence[Case],
+    arguments: argparse.Namespace,
+    *,
+    verdict: Verdict | None = None,
+    past: Sequence[PastUpdate] = (),
+) -> str:
+    """Everything about the cases, and the verdict on them if there is one; its notes hold those of the cases."""
+    generator = torch.Generator().manual_seed(getattr(arguments, "seed", 0))
+    shown = [report_case(*case[:9], generator=generator, classes=case.classes) for case in found]
+    if verdict is None:
+        shown = [each._replace(notes=case.notes) for each, case in zip(shown, found, strict=True)]
+    return to_html(shown, verdict=verdict, past=past, title=title, about=_about(found, arguments))
+
+
+def _about(found: Sequence[Case], arguments: argparse.Namespace) -> dict[str, str]:
+    """Which files the page is about."""
+    about = {name: getattr(arguments, name) for name in ("policy", "diagnostic") if getattr(arguments, name, None)}
+    if found:
+        about |= {"old model": arguments.model or "saved outputs", "new model": arguments.new_model or "saved outputs"}
+        about |= {f"anchor {case.anchor}": path for case, path in zip(found, arguments.source, strict=True)}
+        about |= {"target": arguments.target, "seed": str(arguments.seed)}
+    return about
