@@ -86,8 +86,8 @@ def test_the_full_report_says_everything(full):
         "Anchor daylight decides. All of it lies above.",
         "The full bound (ot, hybrid) fails with probability at most 0.1",
         "17 past updates with a known outcome. 1 more have none",
-        "5 scored at or below the threshold, of which 0 raised",
-        "12 scored above the threshold, of which 12 raised",
+        "5 scored at or below the threshold, of which 0 did harm",
+        "12 scored above the threshold, of which 12 did harm",
         "distil from the old model",
         "batch_size",
         "2026-01-31",
@@ -143,6 +143,14 @@ def test_past_updates_without_a_verdict():
     page = Page(to_html(bare_cases(), past=[PastUpdate("one", 0.2, 0.1)], title="t", about={}))
     assert "1 past updates with a known outcome." in page.text
     assert "threshold" not in page.text
+
+
+def test_what_counts_as_harm_is_the_callers_to_say():
+    updates = [PastUpdate(str(rise), 0.1, rise) for rise in (-0.1, 0.01, 0.03)]
+    shown = [to_html([], verdict=verdict(), past=updates, harm_above=tau, title="t", about={}) for tau in (0.0, 0.02)]
+    assert [page.count('class="harmful"') for page in shown] == [3, 2]  # one of them in the legend
+    assert "3 scored at or below the threshold, of which 1 did harm." in Page(shown[1]).text
+    assert "above 0.02: harm" in shown[1]
 
 
 @pytest.mark.parametrize(("copies", "message"), [(0, "nothing to report"), (2, "same anchor")])

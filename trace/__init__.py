@@ -1,7 +1,8 @@
 """TRACE: Theoretical Risk Attribution under Covariate-shift Effects."""
 
 from .diagnostic import Diagnostic, diagnose
+from .gate import Policy, Verdict, decide
 from .sample import Sample, stratified_split
 from .settings import Settings
 
-__all__ = ["Diagnostic", "Sample", "Settings", "diagnose", "stratified_split"]
+__all__ = ["Diagnostic", "Policy", "Sample", "Settings", "Verdict", "decide", "diagnose", "stratified_split"]

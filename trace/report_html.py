@@ -33,6 +33,7 @@ def to_html(
     *,
     verdict: Verdict | None = None,
     past: Sequence[PastUpdate] = (),
+    harm_above: float = 0.0,
     title: str,
     about: Mapping[str, str],
 ) -> str:
@@ -42,6 +43,7 @@ def to_html(
         cases: one per anchor; may be empty if there is a verdict.
         verdict: what the gate says; without one the page opens with each anchor's largest term.
         past: earlier updates whose outcome is known, on the score of the deciding anchor.
+        harm_above: the rise of the risk that is still no harm.
         about: what to say about the run, in this order: command, models, data, date.
 
     Raises:
@@ -54,7 +56,7 @@ def to_html(
     judged = _worst_first(verdict) if verdict else []
     place = {v.anchor: i for i, v in enumerate(judged)}
     ordered = sorted(cases, key=lambda case: place.get(case.anchor, len(place)))
-    history = _history(past, judged[0] if judged else None) if past else ""
+    history = _history(past, judged[0] if judged else None, harm_above) if past else ""
     body = [_verdict(verdict, judged, ordered) if verdict else _headlines(ordered)]
     for i, case in enumerate(ordered):
         name = f"Anchor: {case.anchor}" if len(ordered) > 1 or case.anchor else "Anchor"
@@ -139,7 +141,7 @@ def _headlines(cases: Sequence[ReportCase]) -> str:
     return element("section", element("h2", "Diagnosis"), said, note, class_="verdict headline")
 
 
-def _history(past: Sequence[PastUpdate], new: AnchorVerdict | None) -> str:
+def _history(past: Sequence[PastUpdate], new: AnchorVerdict | None, harm_above: float) -> str:
     """The score against updates whose outcome is known."""
     known = [p for p in past if math.isfinite(p.score) and math.isfinite(p.risk_change)]
     words = f"{len(known)} past updates with a known outcome."
@@ -150,8 +152,8 @@ def _history(past: Sequence[PastUpdate], new: AnchorVerdict | None) -> str:
             ("at or below", [p for p in known if p.score <= new.threshold]),
             ("above", [p for p in known if p.score > new.threshold]),
         ):
-            harmful = sum(p.risk_change > 0 for p in group)
-            words += f" {len(group)} scored {side} the threshold, of which {harmful} raised the anchor's risk."
+            harmful = sum(p.risk_change > harm_above for p in group)
+            words += f" {len(group)} scored {side} the threshold, of which {harmful} did harm."
     near = new.value if new is not None and math.isfinite(new.value) else math.inf
     shown = sorted(known, key=lambda p: (-p.score if near == math.inf else abs(p.score - near), p.name))[:_SHOWN_PAST]
     rows = [["update", "score", "risk change"]]
@@ -161,7 +163,7 @@ def _history(past: Sequence[PastUpdate], new: AnchorVerdict | None) -> str:
         if len(shown) == len(known)
         else f"The {len(shown)} " + ("with the largest scores" if near == math.inf else "closest in score")
     )
-    drawing = figure(past_scatter(past, new, "Scores of past updates against their risk change"), words)
+    drawing = figure(past_scatter(past, new, "Scores of past updates against their risk change", harm_above), words)
     return keep(heading("Against past updates"), element("div", drawing, table(rows, caption), class_="pair"))
 
 

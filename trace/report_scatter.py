@@ -14,7 +14,7 @@ from .report_svg import WIDTH, Scale, marked, path, picture, rect, span_of, text
 _LEFT, _RIGHT, _TOP = 52, WIDTH - 10, 22
 
 
-def past_scatter(past: Sequence[PastUpdate], new: AnchorVerdict | None, title: str) -> str:
+def past_scatter(past: Sequence[PastUpdate], new: AnchorVerdict | None, title: str, harm_above: float = 0.0) -> str:
     """Past scores against their known risk change: filled triangles did harm, open circles did not.
 
     The new update, whose change is not known, is a band over its interval; the threshold is a dashed line.
@@ -23,18 +23,18 @@ def past_scatter(past: Sequence[PastUpdate], new: AnchorVerdict | None, title: s
     bottom = 270
     x_values = [p.score for p in drawn] + ([new.lower, new.value, new.upper, new.threshold] if new else [])
     x = Scale(*span_of(x_values), _LEFT, _RIGHT)
-    y = Scale(*span_of([0.0, *(p.risk_change for p in drawn)]), bottom, _TOP)
+    y = Scale(*span_of([0.0, harm_above, *(p.risk_change for p in drawn)]), bottom, _TOP)
     parts = _axes(x, y, bottom)
-    parts.append(path(f"M{_LEFT} {y(0)}H{_RIGHT}", "axis"))
+    parts.append(path(f"M{_LEFT} {y(harm_above)}H{_RIGHT}", "axis"))
     if new is not None:
         parts += _new_update(new, x, bottom)
-    parts += [_outcome(p, x(p.score), y(p.risk_change)) for p in drawn]
+    parts += [_outcome(p.name, p.risk_change > harm_above, x(p.score), y(p.risk_change)) for p in drawn]
     parts += [
-        text(_LEFT - 46, 11, "risk change (above 0: harm)", class_="soft"),
+        text(_LEFT - 46, 11, f"risk change (above {harm_above:g}: harm)", class_="soft"),
         text(_RIGHT, bottom + 34, f"score: {_words(new.score)}" if new else "score", "end", "soft"),
-        _outcome(PastUpdate("", 0, 1), _LEFT + 6, bottom + 50),
+        _outcome("", True, _LEFT + 6, bottom + 50),
         text(_LEFT + 16, bottom + 54, "did harm"),
-        _outcome(PastUpdate("", 0, -1), _LEFT + 96, bottom + 50),
+        _outcome("", False, _LEFT + 96, bottom + 50),
         text(_LEFT + 106, bottom + 54, "did no harm"),
     ]
     if new is not None:
@@ -42,8 +42,8 @@ def past_scatter(past: Sequence[PastUpdate], new: AnchorVerdict | None, title: s
             rect(_LEFT + 196, bottom + 43, 20, 13, "band"),
             text(_LEFT + 222, bottom + 54, "this update"),
         ]
-    harmful = sum(p.risk_change > 0 for p in drawn)
-    words = f"{len(drawn)} past updates, {harmful} of which raised the risk on the anchor."
+    harmful = sum(p.risk_change > harm_above for p in drawn)
+    words = f"{len(drawn)} past updates, {harmful} of which raised the anchor's risk by more than {harm_above:g}."
     if new is not None:
         words += f" This update scores {number(new.value)}, from {number(new.lower)} to {number(new.upper)}."
     return picture(bottom + 62, title, words, *parts)
@@ -105,11 +105,11 @@ def _new_update(new: AnchorVerdict, x: Scale, bottom: float) -> list[str]:
     return parts
 
 
-def _outcome(update: PastUpdate, x: float, y: float) -> str:
-    name = element("title", escape(update.name)) if update.name else ""
-    if update.risk_change > 0:
-        return element("path", name, d=f"M{x:g} {y - 6:g}l5.5 10h-11z", class_="harmful")
-    return element("circle", name, cx=f"{x:g}", cy=f"{y:g}", r=4.5, class_="harmless")
+def _outcome(name: str, harmful: bool, x: float, y: float) -> str:
+    label = element("title", escape(name)) if name else ""
+    if harmful:
+        return element("path", label, d=f"M{x:g} {y - 6:g}l5.5 10h-11z", class_="harmful")
+    return element("circle", label, cx=f"{x:g}", cy=f"{y:g}", r=4.5, class_="harmless")
 
 
 def _words(score: str) -> str:

@@ -57,6 +57,7 @@ def test_the_alternatives_in_the_example_are_policies(write, tmp_path):
     assert loaded.policy.threshold == expected.threshold
     assert loaded.policy.promise == expected.in_words()
     assert len(loaded.past) == 20
+    assert loaded.harm_above == 0.02
 
 
 def test_calibrations_are_read_back(write, tmp_path):

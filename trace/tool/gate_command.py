@@ -76,7 +76,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.html:
         from .page import page
 
-        write(arguments.html, page("TRACE gate", found, arguments, verdict=verdict, past=loaded.past))
+        write(arguments.html, page("TRACE gate", found, arguments, verdict=verdict, past=loaded.past,
+                                   harm_above=loaded.harm_above))  # fmt: skip
     if "-" not in (arguments.json, arguments.markdown, arguments.html):
         write("-", to_text(verdict))
     return EXIT_CODES[verdict.decision]

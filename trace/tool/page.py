@@ -19,13 +19,15 @@ def page(
     *,
     verdict: Verdict | None = None,
     past: Sequence[PastUpdate] = (),
+    harm_above: float = 0.0,
 ) -> str:
     """Everything about the cases, and the verdict on them if there is one; its notes hold those of the cases."""
     generator = torch.Generator().manual_seed(getattr(arguments, "seed", 0))
     shown = [report_case(*case[:9], generator=generator, classes=case.classes) for case in found]
     if verdict is None:
         shown = [each._replace(notes=case.notes) for each, case in zip(shown, found, strict=True)]
-    return to_html(shown, verdict=verdict, past=past, title=title, about=_about(found, arguments))
+    return to_html(shown, verdict=verdict, past=past, harm_above=harm_above, title=title,
+                   about=_about(found, arguments))  # fmt: skip
 
 
 def _about(found: Sequence[Case], arguments: argparse.Namespace) -> dict[str, str]:

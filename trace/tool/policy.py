@@ -39,6 +39,8 @@ class LoadedPolicy(NamedTuple):
 
     policy: Policy
     past: tuple[PastUpdate, ...]
+    harm_above: float = 0.0
+    """The rise of the risk that was still no harm in the past."""
 
 
 def load_policy(path: str) -> LoadedPolicy:
@@ -61,14 +63,14 @@ def load_policy(path: str) -> LoadedPolicy:
         raise ToolError(f"{path} holds no keys: give it at least a threshold")
     _check_repeated([str(key.value) for key, _ in node.value], path)
     _check(keys, path)
-    threshold, promise, past = _threshold(keys, file)
+    threshold, promise, past, harm_above = _threshold(keys, file)
     options = {key: keys[key] for key in ("score", "confidence", *_COUNTS) if key in keys}
     anchors = tuple(keys.get("anchors", ()))
-    return LoadedPolicy(Policy(threshold, **options, anchors=anchors, promise=promise), past)
+    return LoadedPolicy(Policy(threshold, **options, anchors=anchors, promise=promise), past, harm_above)
 
 
-def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[PastUpdate, ...]]:
-    """The threshold, what it promises, and the updates behind it."""
+def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[PastUpdate, ...], float]:
+    """The threshold, what it promises, the updates behind it, and what counts as harm in them."""
     given = [key for key in ("threshold", "past", "calibration") if key in keys]
     if len(given) != 1:
         raise ToolError(
@@ -79,18 +81,18 @@ def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[Past
     if superfluous:
         raise ToolError(f"{file} has {', '.join(superfluous)}, which only past uses: take it out, or give past")
     if given == ["threshold"]:
-        return float(keys["threshold"]), "", ()
+        return float(keys["threshold"]), "", (), 0.0
     if given == ["past"]:
         if "max_harmful_accepted" not in keys:
             raise ToolError(f"{file} has past but no max_harmful_accepted: say how often a harmful update may pass")
         past = tuple(read_past(file.parent / keys["past"]))
         found = calibrate_threshold(past, **{key: keys[key] for key in _OF_CALIBRATION if key in keys})
-        return found.threshold, found.in_words(), past
+        return found.threshold, found.in_words(), past, found.harm_above
     stored = read_calibration(file.parent / keys["calibration"])
     score = keys.get("score", Policy.score)
     if stored.score and stored.score != score:
         raise ToolError(f"{file} is about {score}, but its calibration about {stored.score}: use one score for both")
-    return stored.calibration.threshold, stored.calibration.in_words(), stored.past
+    return stored.calibration.threshold, stored.calibration.in_words(), stored.past, stored.calibration.harm_above
 
 
 def _check_repeated(keys: list[str], path: str) -> None:
