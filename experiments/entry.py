@@ -45,10 +45,13 @@ def help_page(experiment: str, configs: Path = CONFIGS) -> str:
 
 
 def field_meanings(schema: type) -> dict[str, str]:
-    """The string literal under each field of a class, which Python itself does not keep."""
+    """The string literal under each field of a class and of those it inherits from, which Python does not keep."""
+    meanings: dict[str, str] = {}
+    for base in schema.__bases__:
+        if dataclasses.is_dataclass(base):
+            meanings |= field_meanings(base)
     (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(schema))).body
     assert isinstance(definition, ast.ClassDef)
-    meanings = {}
     for field, below in zip(definition.body, definition.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
             text = below.value

@@ -25,8 +25,8 @@ from .samples import images_of, own_rows
 
 
 @dataclass(frozen=True)
-class VisionConfig:
-    """The keys that both case studies share."""
+class ImageConfig:
+    """The keys of all that looks at images through a backbone."""
 
     profile: str = "cpu"
     data: str = "emoji"
@@ -45,6 +45,12 @@ class VisionConfig:
     on_broken: str = "error"
     """What to do with images that are absent or cannot be decoded: error names them, skip leaves out and counts."""
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class VisionConfig(ImageConfig):
+    """The keys that the case studies share."""
+
     train_share: float = 0.8
     """Share of the training rows that a seed takes, drawn anew by each."""
     source_lr: float = 3e-4

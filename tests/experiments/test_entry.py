@@ -34,3 +34,10 @@ def test_it_runs_the_grid(tmp_path, counter, monkeypatch):
 def test_mistakes_are_one_sentence():
     with pytest.raises(SystemExit, match="did you mean seed"):
         main(TOY, ["sede=1"])
+
+
+def test_inherited_keys_keep_their_meaning(capsys):
+    main("active", ["--help"])
+    page = capsys.readouterr().out
+    assert "The frozen timm backbone." in page
+    assert "Labels that each round adds." in page
