@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import struct
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from PIL import Image
+from PIL.Image import Image
+
+from trace.tool import images
+from trace.tool.errors import ToolError
 
 from ..config import CONFIGS, read_mapping, typed
 from ..errors import MissingFileError, UserError
@@ -24,8 +26,6 @@ FOLDERS = {"emoji": "emoji-1", "domainnet": "domainnet"}
 """Where the known data sets stand below ``data_home()``."""
 
 _SHOWN = 3
-_BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
-"""What Pillow raises on a truncated or damaged file, by format."""
 
 
 class BrokenImageError(UserError):
@@ -71,25 +71,16 @@ def digest(image_set: ImageSet) -> str:
     return sha.hexdigest()
 
 
-def open_image(path: Path) -> Image.Image:
+def open_image(path: Path) -> Image:
     """An image in RGB; what is transparent becomes white.
 
     Raises:
         BrokenImageError: where it is missing, truncated, or no image.
     """
     try:
-        with Image.open(path) as image:
-            if not image.has_transparency_data:
-                return image.convert("RGB")
-            drawing = image.convert("RGBA")
-    except _BROKEN as error:
-        raise BrokenImageError(
-            f"{path} cannot be read as an image ({error}): fetch it again, or leave broken images out with "
-            "on_broken=skip"
-        ) from error
-    paper = Image.new("RGBA", drawing.size, "white")
-    paper.alpha_composite(drawing)
-    return paper.convert("RGB")
+        return images.open_image(path)
+    except ToolError as error:
+        raise BrokenImageError(f"{error}, or leave broken images out with on_broken=skip") from error
 
 
 def present(image_set: ImageSet, *, on_broken: OnBroken = "error") -> ImageSet:

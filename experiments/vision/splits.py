@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+
+from trace.tool import split_files
+from trace.tool.errors import ToolError
+from trace.tool.split_files import Entry
 
 from ..errors import MissingFileError, UserError
 
@@ -15,44 +18,24 @@ SPLITS = ("train", "val", "test")
 _FIRST_DOMAINS = ("real", "painting", "sketch")
 
 
-class Entry(NamedTuple):
-    """One line of a split file."""
-
-    path: str
-    """Relative to the folder of the split file."""
-    label: int
-
-
 def split_file(root: Path, domain: str, split: str) -> Path:
     return root / f"{domain}_{split}.txt"
 
 
 def read_split(path: Path) -> list[Entry]:
-    """The entries of a split file; paths may hold spaces, blank lines and Windows' line ends do not matter.
+    """The entries of a split file.
 
     Raises:
-        UserError: with file and line number, where a line is no ``path label``, or contradicts an earlier one.
+        UserError: where it is absent, or with the line that is no ``path label`` or contradicts an earlier one.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return split_files.read_split(path)
     except FileNotFoundError as error:
         raise MissingFileError(
             f"{path} does not exist: the folder needs DOMAIN_train.txt and DOMAIN_test.txt with `path label` lines"
         ) from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text ({error.reason}): save it as UTF-8") from error
-    labels: dict[str, int] = {}
-    entries = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            entry = _entry(line.strip(), f"{path}, line {number}")
-            if labels.setdefault(entry.path, entry.label) != entry.label:
-                raise UserError(
-                    f"{path}, line {number}: {entry.path} has label {labels[entry.path]} above and {entry.label} here: "
-                    "remove one of the lines"
-                )
-            entries.append(entry)
-    return entries
+    except ToolError as error:
+        raise UserError(str(error)) from error
 
 
 def write_split(entries: Iterable[Entry]) -> str:
@@ -92,15 +75,3 @@ def splits_in(root: Path, domains: Iterable[str]) -> tuple[str, ...]:
         for split in SPLITS
         if split != "val" or (chosen and all(split_file(root, domain, split).exists() for domain in chosen))
     )
-
-
-def _entry(line: str, where: str) -> Entry:
-    path, _, label = line.replace("\t", " ").rpartition(" ")
-    path = path.strip()
-    if not (label.isascii() and label.isdigit()):
-        raise UserError(f"{where}: {label!r} is no label: a line is `path label`, and labels count from 0")
-    if not path:
-        raise UserError(f"{where}: there is no path before label {label}: a line is `path label`")
-    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-        raise UserError(f"{where}: {path} leaves the data folder: give it relative to the folder of the split file")
-    return Entry(path, int(label))

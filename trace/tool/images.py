@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .errors import ToolError, first_line, require
 from .rows import Rows
+from .split_files import read_split
 
 Transform = Callable[[Any], Tensor]
 """From an RGB image to ``[3, size, size]``."""
@@ -46,24 +47,10 @@ def folder_entries(folder: Path) -> tuple[list[str], np.ndarray[Any, Any] | None
 
 def split_entries(file: Path) -> tuple[list[str], np.ndarray[Any, Any]]:
     """Paths relative to the split file's folder, and labels, which come from this file alone."""
-    paths, labels = [], []
-    try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise ToolError(f"{file} is not UTF-8 text ({error.reason}): a split file has `path label` lines") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        path, _, label = line.strip().replace("\t", " ").rpartition(" ")
-        if not (label.isascii() and label.isdigit() and path.strip()):
-            raise ToolError(f"{file}, line {number}: {line.strip()!r} is no `path label` line with a label from 0")
-        if PurePosixPath(path.strip()).is_absolute() or ".." in PurePosixPath(path.strip()).parts:
-            raise ToolError(f"{file}, line {number}: {path.strip()} leaves the folder of the split file")
-        paths.append(path.strip())
-        labels.append(int(label))
-    if not paths:
+    entries = read_split(file)
+    if not entries:
         raise ToolError(f"{file} names no image: a split file has `path label` lines")
-    return paths, np.array(labels)
+    return [entry.path for entry in entries], np.array([entry.label for entry in entries])
 
 
 def image_rows(path: Path, transform: Transform, *, limit: int | None, generator: torch.Generator) -> Rows:
@@ -81,8 +68,7 @@ def image_rows(path: Path, transform: Transform, *, limit: int | None, generator
 
 
 def _pixels(root: Path, files: Sequence[str], transform: Transform, origin: Path) -> Tensor:
-    pillow = require("PIL.Image", extra="images", purpose="reading images")
-    first = transform(open_image(root / files[0], pillow))
+    first = transform(open_image(root / files[0]))
     size = first.numel() * first.element_size() * len(files)
     if size > MOST_BYTES:
         raise ToolError(
@@ -91,12 +77,17 @@ def _pixels(root: Path, files: Sequence[str], transform: Transform, origin: Path
         )
     pixels = torch.empty(len(files), *first.shape)
     for i, file in enumerate(files):
-        pixels[i] = transform(open_image(root / file, pillow))
+        pixels[i] = transform(open_image(root / file))
     return pixels
 
 
-def open_image(path: Path, pillow: Any) -> Any:
-    """An image in RGB; what is transparent becomes white."""
+def open_image(path: Path) -> Any:
+    """An image in RGB; what is transparent becomes white.
+
+    Raises:
+        ToolError: where it is absent, truncated, or no image.
+    """
+    pillow = require("PIL.Image", extra="images", purpose="reading images")
     try:
         with pillow.open(path) as image:
             if not image.has_transparency_data:

@@ -1,0 +1,93 @@
+"""The README's commands, executed in a copy of the repository: as printed where that takes seconds, else small.
+
+What a test cannot run says in its comment what it needs: a GPU, DomainNet, conda or the network.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.reproduce import STAGES
+from tests.experiments.vision.trees import DOMAINS, domainnet_tree
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = [block.splitlines() for block in re.findall(r"^```\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)]
+PREFIX = "python -m experiments "
+NEEDS = re.compile(r"needs? (DomainNet|conda|the network|the images)")
+
+SMALL = {
+    "run": "config=smoke",
+    "benchmark": "--profile smoke --records small-records",
+}
+"""What is added to a command that would take minutes."""
+
+IMAGES = ("embedding", "active", "gate", "anchoring")
+
+
+def commands():
+    """Every line of `python -m experiments` in a block, with its comment; placeholders left out."""
+    lines = [line.removeprefix(PREFIX) for block in BLOCKS for line in block if line.startswith(PREFIX)]
+    return [line.partition("#")[::2] for line in lines if not re.search(r"\b(EXPERIMENT|DIR|NAME)\b", line)]
+
+
+def executed():
+    """Those that run here, in the README's order and each once; `reproduce` is its stages, which are among them."""
+    plain = [command.strip() for command, comment in commands() if not NEEDS.search(comment)]
+    return [line for line in dict.fromkeys(plain) if line not in ("reproduce", "data emoji")]
+
+
+def small(line, data):
+    """The command at a scale of seconds."""
+    name, *rest = line.split()
+    words = [name, *(word for word in rest if not word.startswith("config="))] if name == "run" else line.split()
+    words += [] if "--dry-run" in line else SMALL.get(name, "").split()
+    return [*words, f"data={data}"] if name == "run" and words[1] in IMAGES else words
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A git checkout of the working tree, small data in DomainNet's layout beside it, and the environment to run in."""
+    folder = tmp_path_factory.mktemp("readme")
+    checkout, page = folder / "checkout", folder / "small.yaml"
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "runs", "images", "build", "__pycache__", ".*_cache", ".hypothesis"
+    )
+    shutil.copytree(ROOT, checkout, ignore=ignored)
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    for command in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "--message", "copy"]):
+        subprocess.run(["git", *command], cwd=checkout, check=True)
+    domainnet_tree(folder / "tree", per_class=6)
+    page.write_text(f"name: small\nroot: {folder / 'tree'}\ndomains: [{', '.join(DOMAINS)}]\n")
+    return checkout, page, {**os.environ, "TRACE_DATA": str(folder / "data"), "WANDB_MODE": "offline"}
+
+
+def test_every_command_runs(copy):
+    checkout, page, environment = copy
+    said = {}
+    for line in executed():
+        call = [sys.executable, "-m", "experiments", *small(line, page)]
+        done = subprocess.run(call, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(call[1:])}\n{done.stdout}\n{done.stderr}"
+        said[line] = done.stdout + done.stderr
+    assert len(said) >= 15
+    for line, text in said.items():
+        if line.startswith("run ") and "--dry-run" not in line:
+            assert re.search(r"[1-9]\d* computed", text), f"{line}: {text}"
+    assert re.search(r"^\| *gate *\| *1 ", said["compare"], flags=re.MULTILINE) or "gate" in said["compare"]
+
+
+def test_stages_of_reproduce_and_recipes_of_make_are_commands_of_the_readme():
+    printed = [command.strip() for command, _ in commands()]
+    for stage in STAGES:
+        assert stage.command in printed, f"the README does not show: {stage.command}"
+    for target in ("reproduce", "tables"):
+        recipe = subprocess.run(["make", "--dry-run", "--old-file=setup", target],
+                                cwd=ROOT, capture_output=True, text=True, check=True).stdout  # fmt: skip
+        for line in re.findall(r"bin/python -m experiments (.*)", recipe):
+            assert line in printed, line

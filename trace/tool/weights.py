@@ -1,0 +1,64 @@
+"""Tensors of a weights file, and their copy into a network once every name and shape was compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from .errors import ToolError, first_line, require
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors or .pth file on the CPU, without unpickling anything else.
+
+    torchvision's and timm's nesting below ``state_dict`` is undone.
+
+    Raises:
+        ToolError: where the file is absent, damaged, or holds something else.
+    """
+    if not path.is_file():
+        raise ToolError(f"the weights {path} do not exist: name an existing file")
+    try:
+        if path.suffix == ".safetensors":
+            library = require("safetensors.torch", extra="safetensors", purpose=f"reading {path.name}")
+            found = library.load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except ToolError:
+        raise
+    except Exception as error:  # a broken file raises pickle, zip or safetensors errors
+        raise ToolError(
+            f"{path} holds no readable weights ({first_line(error)}): fetch the file or save the state_dict again"
+        ) from error
+    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
+        found = found["state_dict"]
+    if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+        raise ToolError(f"{path} is no dictionary of tensors: save the model's state_dict")
+    return found
+
+
+def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str | Path, arch: str) -> None:
+    """Load ``tensors`` into ``model``; old files may lack the counters of batch normalisation.
+
+    Raises:
+        ToolError: with the first tensor of another name or shape; nothing is copied then.
+    """
+    own = model.state_dict()
+    given = dict(tensors)
+    remedy = "take the architecture that the file was saved from"
+    for name, tensor in own.items():
+        if name not in given and name.endswith("num_batches_tracked"):
+            given[name] = tensor
+        elif name not in given:
+            raise ToolError(f"{origin} has no tensor {name}, which {arch} needs: {remedy}")
+        elif given[name].shape != tensor.shape:
+            raise ToolError(
+                f"{name} has shape {list(given[name].shape)} in {origin} and {list(tensor.shape)} in {arch}: {remedy}"
+            )
+    unknown = next((name for name in given if name not in own), None)
+    if unknown is not None:
+        raise ToolError(f"{origin} has a tensor {unknown} that {arch} does not: {remedy}")
+    model.load_state_dict(given)
