@@ -1,8 +1,8 @@
 """Features of images, computed once and kept on disk.
 
-A folder per key (images, architecture, weights, size, layer, preprocessing, precision) holds ``rows.npy``, the key in
-clear, and how many rows are written with their checksum. Rows are appended, so an interrupted extraction goes on where
-it stopped. Whatever does not agree with its key, its size or its checksum is computed again, with a line that says so.
+A folder per key (images, architecture, weights, size, layer, preprocessing, precision, method) holds ``rows.npy``, the
+key in clear, and how many rows are written with their checksum. Rows are appended, so an interrupted extraction goes on
+where it stopped. Whatever does not agree with its key, its size or its checksum is computed again, with a line that says so.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ from .images import ImageSet, digest
 from .rowfile import RowFile
 
 Layer = Literal["penultimate", "maps"]
+
+METHOD = "batch normalisation folded"
+"""How the network is evaluated: what moves the last digits gets another name here, and caches are made anew."""
 
 CPU_IMAGES = 4
 """At once through the network and a core: activations of 64 images leave its cache and take 1.7 times as long."""
@@ -81,7 +84,7 @@ def features(
 
 
 def cache_key(image_set: ImageSet, backbone: Backbone, *, layer: Layer, device: str | torch.device) -> dict[str, Any]:
-    """Everything that decides the numbers, up to the order of sums."""
+    """Everything that decides the numbers, up to the order in which a device adds them."""
     return {
         "images": digest(image_set),
         "arch": backbone.spec.arch,
@@ -90,6 +93,7 @@ def cache_key(image_set: ImageSet, backbone: Backbone, *, layer: Layer, device: 
         "layer": layer,
         "transform": repr(backbone.transform),
         "precision": "autocast" if torch.device(device).type == "cuda" else "float32",
+        "method": METHOD,
     }
 
 

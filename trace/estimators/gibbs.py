@@ -1,4 +1,4 @@
-"""The Gibbs kernel of two weighted clouds under squared Euclidean cost, held or made by blocks."""
+"""The Gibbs kernel of two weighted clouds under squared Euclidean cost, by blocks that are kept or made anew."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Clouds:
         self.x_sq = torch.linalg.vector_norm(self.x, dim=1).double().square()
         self.y_sq = self.x_sq if self.symmetric else torch.linalg.vector_norm(self.y, dim=1).double().square()
         row_bytes = len(y) * x.element_size()
-        self.kernel_fits = len(x) * row_bytes <= memory_budget
+        self.memory_budget = memory_budget
         self.block_rows = max(1, min(_BLOCK_ROWS, min(_BLOCK_BYTES, memory_budget) // row_bytes))
 
     def uncentred(self, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,41 +65,47 @@ class Clouds:
         q = (g - self.y_sq) / self.epsilon + self.b.log()
         return p.to(self.x.dtype), q.to(self.x.dtype)
 
-    def exponent(
-        self, p: Tensor, q: Tensor, rows: slice, columns: slice = slice(None), out: Tensor | None = None
-    ) -> Tensor:
-        Z = torch.addmm(q[columns], self.x[rows], self.y[columns].T, alpha=2.0 / self.epsilon, out=out)
+    def exponent(self, p: Tensor, q: Tensor, rows: slice, columns: slice = slice(None)) -> Tensor:
+        Z = torch.addmm(q[columns], self.x[rows], self.y[columns].T, alpha=2.0 / self.epsilon)
         return Z.add_(p[rows, None])
 
 
 class GibbsKernel:
-    """``K = exp(Z)`` for potentials f, g: one matrix if it fits the budget, else row blocks made on demand."""
+    """``K = exp(Z)`` for potentials f, g by row blocks: as many as fit the budget are kept, the others made on demand.
+
+    Of a symmetric kernel only the part from the diagonal block to the right exists.
+    """
 
     def __init__(self, clouds: Clouds, f: Tensor, g: Tensor) -> None:
         self.clouds = clouds
         self.p, self.q = clouds.bias(f, g)
-        self.held = self._fill() if clouds.kernel_fits else None
+        self._held: list[Tensor] = []
+        room = clouds.memory_budget
+        for rows in clouds.row_slices():
+            room -= (rows.stop - rows.start) * (len(clouds.y) - self._right(rows).start) * clouds.x.element_size()
+            if room < 0:
+                break
+            self._held.append(self._block(rows))
 
-    def _fill(self) -> Tensor:
-        c = self.clouds
-        K = c.x.new_empty(len(c.x), len(c.y))
-        for rows in c.row_slices():
-            right = slice(rows.start, None) if c.symmetric else slice(None)
-            c.exponent(self.p, self.q, rows, right, out=K[rows, right]).exp_()
-            if c.symmetric:
-                K[rows.stop :, rows] = K[rows, rows.stop :].T
-        return K
+    def _right(self, rows: slice) -> slice:
+        return slice(rows.start if self.clouds.symmetric else 0, len(self.clouds.y))
+
+    def _block(self, rows: slice) -> Tensor:
+        return self.clouds.exponent(self.p, self.q, rows, self._right(rows)).exp_()
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        if self.held is not None:
-            yield slice(None), self.held
-        else:
-            for rows in self.clouds.row_slices():
-                yield rows, self.clouds.exponent(self.p, self.q, rows).exp_()
+        """Rows, and the entries of K in them."""
+        for number, rows in enumerate(self.clouds.row_slices()):
+            yield rows, self._held[number] if number < len(self._held) else self._block(rows)
 
     def row_sums(self, v: Tensor) -> Tensor:
         """``K v``, ``[n]``."""
-        return torch.cat([product(K, v) for _, K in self.blocks()])
+        sums = v.new_zeros(len(self.clouds.x))
+        for rows, K in self.blocks():
+            sums[rows] += product(K, v[self._right(rows)])
+            if self.clouds.symmetric:
+                sums[rows.stop :] += product(K[:, rows.stop - rows.start :].T, v[rows])
+        return sums
 
 
 def product(K: Tensor, v: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ Four facts keep it fast and safe:
 * Centring both clouds lowers OT_eps by exactly ``|mean_x - mean_y|^2`` (the cross terms are absorbed by f and g), so
   the solver only sees centred clouds: smaller costs, fewer sweeps, no cancellation far from the origin.
 * ``K = a b^T exp((f + g - C) / eps)`` is one GEMM and one in-place exponential, and a sweep over it is two
-  matrix-vector products. K is held where it fits the memory budget, else its row blocks are made anew in each sweep.
+  matrix-vector products. Row blocks of K are kept while they fit the memory budget, the others made anew in each
+  sweep; of a self term only the upper half exists.
 * Where ``C / eps`` exceeds the dtype's range (log domain), a log-sum-exp sweep absorbs the potentials into K; scaling
   goes on in the kernel domain until it drifts out of range, and the next absorption follows.
 * Over-relaxation, with Young's factor from the observed contraction, turns the hundreds of sweeps that
@@ -109,14 +110,14 @@ def _scaling_sweep(kernel: GibbsKernel, log_u: Tensor, log_v: Tensor, omega: flo
     v = log_v.exp()
     new_u = torch.empty_like(log_u)
     column_sums = torch.zeros_like(v)
-    error = 0.0
+    error = v.new_zeros(())
     for rows, K in kernel.blocks():
         row_sums = product(K, v)
-        error += float((log_u[rows].exp() * row_sums - c.a[rows]).abs().sum())
+        error += (log_u[rows].exp() * row_sums - c.a[rows]).abs().sum()
         new_u[rows] = log_u[rows] + omega * (c.a[rows].log() - row_sums.log() - log_u[rows])
         column_sums += product(K.T, new_u[rows].exp())
     new_v = log_v + omega * (c.b.log() - column_sums.log() - log_v)
-    return new_u, new_v, error
+    return new_u, new_v, float(error)
 
 
 def _scaling_average(kernel: GibbsKernel, log_u: Tensor, _log_v: Tensor, _omega: float) -> tuple[Tensor, Tensor, float]:
@@ -134,18 +135,18 @@ def _log_sweep(clouds: Clouds, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor, fl
     new_f = torch.empty_like(f)
     top = torch.full_like(q, -math.inf)
     total = torch.zeros_like(g)
-    error = 0.0
+    error = f.new_zeros(())
     for rows in clouds.row_slices():
         Z = clouds.exponent(p, q, rows)
         log_ratio = clouds.a[rows].log() - Z.logsumexp(dim=1).double()
-        error += float((clouds.a[rows] * (torch.exp(-log_ratio) - 1)).abs().sum())
+        error += (clouds.a[rows] * (torch.exp(-log_ratio) - 1)).abs().sum()
         new_f[rows] = f[rows] + clouds.epsilon * log_ratio
         Z += log_ratio[:, None].to(Z.dtype)
         new_top = torch.maximum(top, Z.amax(dim=0))
         total = total * (top - new_top).exp() + Z.sub_(new_top).exp_().sum(dim=0, dtype=torch.float64)
         top = new_top
     new_g = g + clouds.epsilon * (clouds.b.log() - top.double() - total.log())
-    return new_f, new_g, error
+    return new_f, new_g, float(error)
 
 
 def _log_average(clouds: Clouds, f: Tensor, _g: Tensor) -> tuple[Tensor, Tensor, float]:
