@@ -10,10 +10,11 @@ One run is a data set; the record keeps some points of every domain, with their 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor
+
+from trace.embedding import Axes, principal_axes
 
 from .errors import UserError
 from .execute import Context
@@ -35,38 +36,6 @@ class Config(ImageConfig):
     def shared(self) -> VisionConfig:
         """The keys that the case studies have, too."""
         return VisionConfig(**{f.name: getattr(self, f.name) for f in fields(ImageConfig)})
-
-
-class Axes(NamedTuple):
-    """Principal axes of a sample."""
-
-    mean: Tensor
-    """``[d]``."""
-    directions: Tensor
-    """``[d, k]``, orthonormal, by falling variance; the entry of largest size is positive in each."""
-    explained: Tensor
-    """``[k]``, shares of the variance."""
-
-    def coordinates(self, x: Tensor) -> Tensor:
-        """``(x - mean) directions``, ``[n, k]``."""
-        return (x.double() - self.mean) @ self.directions
-
-
-def principal_axes(x: Tensor, count: int = 2) -> Axes:
-    """The first axes of ``x [n, d]`` from its covariance in float64; signs are fixed, so that a rerun is the same.
-
-    >>> axes = principal_axes(torch.tensor([[0.0, 0.0], [-1.0, -2.0], [1.0, 2.0], [0.0, 0.0]]), 1)
-    >>> (axes.directions[:, 0] * 5**0.5).round().tolist(), float(axes.explained.round())
-    ([1.0, 2.0], 1.0)
-    """
-    mean = x.double().mean(dim=0)
-    covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64, device=x.device)
-    for rows in x.split(10_000):
-        covariance += (centred := rows.double() - mean).T @ centred
-    variances, vectors = torch.linalg.eigh(covariance / len(x))
-    chosen = vectors.flip(1)[:, :count]
-    largest = chosen.gather(0, chosen.abs().argmax(dim=0, keepdim=True))
-    return Axes(mean, chosen * largest.sign(), variances.flip(0)[:count] / variances.clamp(min=0).sum())
 
 
 def run(config: Config, context: Context) -> dict[str, Any]:

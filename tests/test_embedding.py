@@ -2,11 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from trace.embedding import embedding
+from trace.embedding import embedding, principal_axes
 
 
 def generator(seed=0):
@@ -78,3 +79,19 @@ def test_coinciding_points_explain_nothing():
 def test_refuses(x, y, options, message):
     with pytest.raises(ValueError, match=message):
         embedding(x, y, generator=generator(), **options)
+
+
+@pytest.mark.parametrize("n", [50, 5])
+def test_axes_are_those_of_the_singular_value_decomposition(n):
+    """From the covariance, and from the Gram matrix where there are fewer rows than columns."""
+    x = torch.randn(n, 6, generator=generator()) * torch.tensor([5.0, 3.0, 1.0, 1.0, 0.5, 0.1]) + 7
+    axes = principal_axes(x)
+    centred = x.double().numpy() - x.double().numpy().mean(axis=0)
+    _, values, rows = np.linalg.svd(centred, full_matrices=False)
+    assert axes.explained.numpy() == pytest.approx(values[:2] ** 2 / (values**2).sum())
+    for found, expected in zip(axes.directions.T.numpy(), rows[:2], strict=True):
+        sign = np.sign(expected[np.abs(expected).argmax()])
+        assert found == pytest.approx(sign * expected)
+        assert found[np.abs(found).argmax()] > 0
+    assert axes.coordinates(x).var(dim=0, correction=0).numpy() == pytest.approx(values[:2] ** 2 / n)
+    torch.testing.assert_close(principal_axes(x[torch.randperm(n, generator=generator(1))]).directions, axes.directions)

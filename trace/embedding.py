@@ -10,6 +10,23 @@ from torch import Generator, Tensor
 
 from .checks import check_count, check_samples
 
+_BLOCK_ROWS = 10_000
+
+
+class Axes(NamedTuple):
+    """Principal axes of a sample."""
+
+    mean: Tensor
+    """``[d]``."""
+    directions: Tensor
+    """``[d, k]``, by falling variance; in each the largest entry by size is positive; 0 where there is no variance."""
+    explained: Tensor
+    """``[k]``, shares of the variance; NaN where all points coincide."""
+
+    def coordinates(self, x: Tensor) -> Tensor:
+        """``(x - mean) directions``, ``[n, k]``."""
+        return (x.double() - self.mean) @ self.directions
+
 
 class Embedding(NamedTuple):
     """Coordinates of some rows of both samples on the two axes of largest variance."""
@@ -30,8 +47,6 @@ def embedding(
 ) -> Embedding:
     """Principal components of features ``source [n, k]`` and ``target [m, k]``, fitted on both together.
 
-    An axis points to where its largest loading is positive, so the picture does not flip between runs.
-
     Args:
         generator: draws the rows, without replacement, where a sample has more than ``max_rows`` of them.
         max_points: coordinates kept per sample.
@@ -48,14 +63,12 @@ def embedding(
     check_count(max_points, "max_points")
     check_count(max_rows, "max_rows")
     x, y = (_drawn(z, max_rows, generator).double() for z in (source, target))
-    pooled = torch.cat([x, y])
-    pooled = pooled - pooled.mean(dim=0)
-    axes, explained = _principal_axes(pooled)
-    coordinates = (pooled @ axes).cpu()
+    axes = principal_axes(torch.cat([x, y]))
+    first, second = axes.explained.tolist()
     return Embedding(
-        coordinates[: min(len(x), max_points)],
-        coordinates[len(x) :][:max_points],
-        explained,
+        axes.coordinates(x[:max_points]).cpu(),
+        axes.coordinates(y[:max_points]).cpu(),
+        (first, second),
         (len(x), len(y)),
     )
 
@@ -66,22 +79,35 @@ def _drawn(z: Tensor, count: int, generator: Generator) -> Tensor:
     return z[order.to(z.device)]
 
 
-def _principal_axes(x: Tensor) -> tuple[Tensor, tuple[float, float]]:
-    """Two axes ``[k, 2]`` and their shares of the variance, from centred rows ``[r, k]``.
+def principal_axes(x: Tensor, count: int = 2) -> Axes:
+    """The first ``count`` principal axes of ``x [n, d]``, in float64.
 
-    The eigenvectors of the smaller of ``X^T X`` and ``X X^T``; an axis without variance is 0.
+    The eigenvectors of the smaller of ``X^T X`` (added up by blocks of rows) and ``X X^T`` for centred ``X``.
+
+    >>> axes = principal_axes(torch.tensor([[0.0, 0.0], [-1.0, -2.0], [1.0, 2.0], [0.0, 0.0]]), 1)
+    >>> (axes.directions[:, 0] * 5**0.5).round().tolist(), round(float(axes.explained), 6)
+    ([1.0, 2.0], 1.0)
     """
-    rows, k = x.shape
-    total = float(x.square().sum())
+    n, d = x.shape
+    mean = x.double().mean(dim=0)
+    if d <= n:
+        gram = torch.zeros(d, d, dtype=torch.float64, device=x.device)
+        for rows in x.split(_BLOCK_ROWS):
+            gram += (centred := rows.double() - mean).T @ centred
+    else:
+        centred = x.double() - mean
+        gram = centred @ centred.T
+    values, vectors = torch.linalg.eigh(gram)
+    total = float(gram.trace())
     if total == 0.0:
-        return x.new_zeros(k, 2), (math.nan, math.nan)
-    values, vectors = torch.linalg.eigh(x.T @ x if k <= rows else x @ x.T)
-    values, vectors = values[-2:].flip(0).clamp(min=0), vectors[:, -2:].flip(1)
-    axes = vectors if k <= rows else x.T @ vectors
-    norms = torch.linalg.vector_norm(axes, dim=0)
+        return Axes(mean, mean.new_zeros(d, count), mean.new_full((count,), math.nan))
+    values, vectors = values.flip(0)[:count].clamp(min=0), vectors.flip(1)[:, :count]
+    directions = vectors if d <= n else centred.T @ vectors
+    norms = torch.linalg.vector_norm(directions, dim=0)
     keep = values > 1e-12 * total
-    axes = torch.where(keep, axes / torch.where(norms > 0, norms, 1.0), 0.0)
-    strongest = axes.gather(0, axes.abs().argmax(dim=0, keepdim=True))
-    axes = axes * torch.where(strongest < 0, -1.0, 1.0)
-    shares = [*torch.where(keep, values / total, 0.0).tolist(), 0.0]
-    return torch.nn.functional.pad(axes, (0, 2 - axes.shape[1])), (shares[0], shares[1])
+    directions = torch.where(keep, directions / torch.where(norms > 0, norms, 1.0), 0.0)
+    strongest = directions.gather(0, directions.abs().argmax(dim=0, keepdim=True))
+    directions = directions * torch.where(strongest < 0, -1.0, 1.0)
+    missing = count - directions.shape[1]
+    pad = torch.nn.functional.pad
+    return Axes(mean, pad(directions, (0, missing)), pad(torch.where(keep, values / total, 0.0), (0, missing)))

@@ -2,7 +2,8 @@
 
 A folder per key (images, architecture, weights, size, layer, preprocessing, precision, method) holds ``rows.npy``, the
 key in clear, and how many rows are written with their checksum. Rows are appended, so an interrupted extraction goes on
-where it stopped. Whatever does not agree with its key, its size or its checksum is computed again, with a line that says so.
+where it stopped. Whatever does not agree with its key, its size or its checksum is computed again, with a line
+that says so.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The principal axes against numpy's SVD, what the record keeps, and the figure that is drawn from it."""
+"""What the record keeps, and the figure that is drawn from it."""
 
-import numpy as np
 import pytest
-import torch
 from matplotlib import pyplot as plt
 
 from experiments.config import expand
-from experiments.embedding import principal_axes, run
+from experiments.embedding import run
 from experiments.errors import UserError
 from experiments.figures_embedding import embedding
 from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
@@ -16,20 +14,6 @@ from tests.experiments.vision.trees import CLASSES
 def config(tree, *settings):  # noqa: F811
     (point,) = expand("embedding", ["config=smoke", f"data={tree['data']}", *settings])
     return point.config
-
-
-def test_axes_are_those_of_the_singular_value_decomposition(generator):
-    x = torch.randn(50, 6, generator=generator) * torch.tensor([5.0, 3.0, 1.0, 1.0, 0.5, 0.1]) + 7
-    axes = principal_axes(x)
-    centred = x.double().numpy() - x.double().numpy().mean(axis=0)
-    _, values, rows = np.linalg.svd(centred, full_matrices=False)
-    assert axes.explained.numpy() == pytest.approx(values[:2] ** 2 / (values**2).sum())
-    for found, expected in zip(axes.directions.T.numpy(), rows[:2], strict=True):
-        sign = np.sign(expected[np.abs(expected).argmax()])
-        assert found == pytest.approx(sign * expected)
-        assert found[np.abs(found).argmax()] > 0
-    assert axes.coordinates(x).var(dim=0, correction=0).numpy() == pytest.approx(values[:2] ** 2 / 50)
-    torch.testing.assert_close(principal_axes(x[torch.randperm(50, generator=generator)]).directions, axes.directions)
 
 
 def test_the_record_holds_points_with_their_classes_and_repeats_itself(tree):  # noqa: F811
