@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 
 from experiments.reproduce import STAGES
+from experiments.vision.npm import npm_command
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
-BLOCKS = [block.splitlines() for block in re.findall(r"^```\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)]
 PREFIX = "python -m experiments "
-NEEDS = re.compile(r"needs? (DomainNet|conda|the network|the images)")
+NEEDS = re.compile(r"needs (DomainNet|conda|a W&B login)")
+STAND_IN = ("data emoji", "figures --only contact-sheet")
+"""Executed as printed where the npm registry answers: the images are those of the committed records."""
 
 SMALL = {
     "run": "config=smoke",
@@ -31,15 +33,15 @@ IMAGES = ("embedding", "active", "gate", "anchoring")
 
 
 def commands():
-    """Every line of `python -m experiments` in a block, with its comment; placeholders left out."""
-    lines = [line.removeprefix(PREFIX) for block in BLOCKS for line in block if line.startswith(PREFIX)]
+    """Every line of `python -m experiments` with its comment; those with placeholders left out."""
+    lines = [line.removeprefix(PREFIX) for line in README.splitlines() if line.startswith(PREFIX)]
     return [line.partition("#")[::2] for line in lines if not re.search(r"\b(EXPERIMENT|DIR|NAME)\b", line)]
 
 
 def executed():
     """Those that run here, in the README's order and each once; `reproduce` is its stages, which are among them."""
     plain = [command.strip() for command, comment in commands() if not NEEDS.search(comment)]
-    return [line for line in dict.fromkeys(plain) if line not in ("reproduce", "data emoji")]
+    return [line for line in dict.fromkeys(plain) if line not in ("reproduce", *STAND_IN)]
 
 
 def small(line, data):
@@ -80,6 +82,22 @@ def test_every_command_runs(copy):
         if line.startswith("run ") and "--dry-run" not in line:
             assert re.search(r"[1-9]\d* computed", text), f"{line}: {text}"
     assert re.search(r"^\| *gate *\| *1 ", said["compare"], flags=re.MULTILINE) or "gate" in said["compare"]
+
+
+def test_the_stand_in_is_built_and_shown(copy, tmp_path):
+    registry = subprocess.run([*npm_command(), "ping"], capture_output=True, text=True, check=False)
+    if registry.returncode:
+        reason = "the npm registry does not answer, and the stand-in is made of its packages"
+        pytest.fail(reason) if os.environ.get("TRACE_REQUIRE_NPM") else pytest.skip(reason)
+    checkout, _, environment = copy
+    for line in STAND_IN:
+        assert line in [command.strip() for command, _ in commands()]
+        call = [sys.executable, "-m", "experiments", *line.split()]
+        done = subprocess.run(call, cwd=checkout, env={**environment, "TRACE_DATA": str(tmp_path)},
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert {len(list((tmp_path / "emoji-1" / name).rglob("*.png"))) for name in DOMAINS} == {1429}
+    assert list((checkout / "results" / "images").glob("contact-sheet*.png"))
 
 
 def test_stages_of_reproduce_and_recipes_of_make_are_commands_of_the_readme():
