@@ -14,6 +14,8 @@ KernelName = Literal["rbf", "laplace"]
 
 _TILE = 1024
 _SMALLEST_BANDWIDTH = 1e-15
+_BLUR = 1e-4
+"""Largest rounding error of a squared distance, in squared bandwidths, that single precision may keep."""
 
 
 def gram(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) -> Tensor:
@@ -97,11 +99,26 @@ def _tiles(n: int) -> Iterator[slice]:
         yield slice(start, min(start + _TILE, n))
 
 
-def centred(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Both samples minus their pooled mean: kernels do not change, cancellation far from the origin goes away."""
+def centred(x: Tensor, y: Tensor, *, bandwidth: float | None = None) -> tuple[Tensor, Tensor]:
+    """Both samples minus their pooled mean: kernels do not change, cancellation far from the origin goes away.
+
+    With a bandwidth, in the `resolving_dtype`.
+    """
     mean = (x.sum(dim=0) + y.sum(dim=0)) / (len(x) + len(y))
-    x_centred = x - mean
-    return x_centred, x_centred if y is x else y - mean
+    dtype = x.dtype if bandwidth is None else resolving_dtype(x, y, mean, bandwidth)
+    mean = mean.to(dtype)
+    x_centred = x.to(dtype) - mean
+    return x_centred, x_centred if y is x else y.to(dtype) - mean
+
+
+def resolving_dtype(x: Tensor, y: Tensor, centre: Tensor, bandwidth: float) -> torch.dtype:
+    """The samples' dtype, or float64 where rounding of ``|x - y|^2`` in it would show at the scale of the bandwidth.
+
+    Squared distances by one GEMM are off by about ``eps max |x - centre|^2``.
+    """
+    tiles = (z[rows] - centre for z in (x, y) for rows in _tiles(len(z)))
+    reach = max(float(torch.linalg.vector_norm(tile, dim=1).max()) for tile in tiles)
+    return torch.float64 if reach**2 * torch.finfo(x.dtype).eps > _BLUR * bandwidth**2 else x.dtype
 
 
 @torch.no_grad()
@@ -131,7 +148,7 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 1000) -> float:
 
 def even_strides(n: int, count: int) -> Tensor:
     """``count`` indices spread evenly over ``0..n-1``: a thinning that needs no random numbers."""
-    return torch.linspace(0, n - 1, count).round().long()
+    return torch.linspace(0, n - 1, count, dtype=torch.float64).round().long()
 
 
 def thinned(x: Tensor, count: int) -> Tensor:
