@@ -1,10 +1,12 @@
 """The shift between two samples: what it holds, and large samples thinned for the quadratic MMD."""
 
+import functools
+
 import pytest
 import torch
 
-from trace import Sample, Settings, diagnose
-from trace.estimators import mmd
+from trace import Sample, Settings, diagnose, shift
+from trace.estimators import mmd, transport
 from trace.shift import measure_shift
 
 
@@ -20,6 +22,17 @@ def test_of_large_samples_some_rows_at_even_strides_enter_the_mmd(samples):
     assert few.mmd == mmd(x[kept[0]], y[kept[1]])
     assert whole.mmd == mmd(x, y)
     assert few.transport == whole.transport
+
+
+def test_floors_are_those_of_the_sizes_compared(samples, generator, monkeypatch):
+    x, y = samples
+    whole = measure_shift(x, y, generator=generator)
+    assert (whole.floor.sample_sizes, whole.target_floor.sample_sizes) == ((30, 30), (20, 20))
+    few = functools.partial(transport.sinkhorn_divergence, max_samples=50, subsample=15)
+    monkeypatch.setattr(shift, "sinkhorn_divergence", few)
+    found = measure_shift(x, y, generator=generator)
+    assert found.transport.sample_sizes == (15, 15)
+    assert found.floor.sample_sizes == found.target_floor.sample_sizes == (15, 15)
 
 
 def test_the_remainder_counts_the_rows_that_entered(samples):

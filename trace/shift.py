@@ -53,7 +53,8 @@ def measure_shift(
 
     Args:
         settings: distance, epsilon, kernel and bandwidth; the defaults if absent.
-        source_self, target_self: `self_transport` of either sample's features, where many others are compared with it.
+        source_self, target_self: `self_transport` of either sample's features, where many others are compared with it
+            whole.
         generator: for the floors, and for the subsampling of very large samples.
     """
     s = settings or Settings()
@@ -64,7 +65,10 @@ def measure_shift(
             generator=generator,
         )  # fmt: skip
         if generator is not None:
-            floor, target_floor = (_floor(features, s, generator) for features in (source, target))
+            floor, target_floor = (
+                _floor(features, s, generator, compared)
+                for features, compared in zip((source, target), transport.sample_sizes, strict=True)
+            )
     else:
         transport = wasserstein1(source, target, generator=generator)
     few, few_new = (thinned(features, s.mmd_samples) for features in (source, target))
@@ -72,7 +76,10 @@ def measure_shift(
     return Shift(transport, discrepancy, floor, source.shape[1], (len(source), len(target)), s, target_floor)
 
 
-def _floor(features: Tensor, s: Settings, generator: Generator) -> TransportEstimate | None:
+def _floor(features: Tensor, s: Settings, generator: Generator, compared: int) -> TransportEstimate | None:
+    """Between halves of at most as many rows as the distance itself compared."""
     if len(features) < 4:
         return None
-    return sinkhorn_floor(features, epsilon=s.epsilon, num_iters=s.num_iters, num_splits=1, generator=generator)
+    return sinkhorn_floor(
+        features, epsilon=s.epsilon, num_iters=s.num_iters, num_splits=1, max_half=compared, generator=generator
+    )
