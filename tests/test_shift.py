@@ -44,6 +44,39 @@ def test_the_remainder_counts_the_rows_that_entered(samples):
     assert few.population_mmd / norms[1] > 1.2 * whole.population_mmd / norms[0]
 
 
+def test_samples_are_named(samples):
+    x, y = samples
+    with pytest.raises(ValueError, match="target has 1 samples, at least 2 are needed"):
+        measure_shift(x, y[:1])
+    with pytest.raises(ValueError, match="source has 1 samples, at least 2 are needed"):
+        measure_shift(x[:1], y)
+    still = torch.zeros(200, 3)
+    with pytest.raises(ValueError, match=r"most rows of source and target coincide.*Settings\(bandwidth=\.\.\.\)"):
+        measure_shift(x, still)
+    assert measure_shift(x, still, Settings(bandwidth=1.0)).mmd.value > 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"kernel": "cosine"}, "kernel must be 'rbf' or 'laplace', got 'cosine'"),
+        ({"bandwidth": 0.0}, "bandwidth must be finite and positive, got 0"),
+        ({"bandwidth": -1.0}, "bandwidth must be finite and positive, got -1"),
+        ({"bandwidth": 1e-20}, "bandwidth must be at least 1e-15"),
+        ({"mmd_constant": -1.0}, "mmd_constant must be finite and at least 0, got -1"),
+        ({"mmd_samples": 1}, "mmd_samples must be at least 2"),
+        ({"delta": 0.6, "eta": 0.5}, "delta \\+ eta must lie strictly between 0 and 1"),
+    ],
+)
+def test_settings_are_refused_when_they_are_made(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(**wrong)
+
+
+def test_levels_as_printed_do_not_share_a_budget():
+    assert Settings(delta=0.6, eta=0.5, remainders="paper").delta == 0.6
+
+
 def test_other_settings_are_refused(samples):
     x, y = samples
     with pytest.raises(ValueError, match="another mmd_samples"):

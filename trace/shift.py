@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from torch import Generator, Tensor
 
+from .checks import check_samples
 from .estimators.draws import TransportEstimate
-from .estimators.kernels import thinned
+from .estimators.kernels import NoBandwidthError, thinned
 from .estimators.mmd import MMDEstimate, mmd
 from .estimators.transport import SelfTransport, sinkhorn_divergence, sinkhorn_floor
 from .estimators.wasserstein import wasserstein1
@@ -56,8 +57,12 @@ def measure_shift(
         source_self, target_self: `self_transport` of either sample's features, where many others are compared with it
             whole.
         generator: for the floors, and for the subsampling of very large samples.
+
+    Raises:
+        ValueError: for invalid samples, fewer than 2 rows, or rows of which most coincide, without a bandwidth.
     """
     s = settings or Settings()
+    check_samples(source, target, "source", "target", min_samples=2)
     floor = target_floor = None
     if s.distance == "sinkhorn":
         transport = sinkhorn_divergence(
@@ -71,9 +76,20 @@ def measure_shift(
             )
     else:
         transport = wasserstein1(source, target, generator=generator)
+    return Shift(
+        transport, _mmd(source, target, s), floor, source.shape[1], (len(source), len(target)), s, target_floor
+    )
+
+
+def _mmd(source: Tensor, target: Tensor, s: Settings) -> MMDEstimate:
     few, few_new = (thinned(features, s.mmd_samples) for features in (source, target))
-    discrepancy = mmd(few, few_new, kernel=s.kernel, bandwidth=s.bandwidth)
-    return Shift(transport, discrepancy, floor, source.shape[1], (len(source), len(target)), s, target_floor)
+    try:
+        return mmd(few, few_new, kernel=s.kernel, bandwidth=s.bandwidth)
+    except NoBandwidthError as error:
+        raise ValueError(
+            "most rows of source and target coincide, so that their median distance, the kernel's bandwidth, is 0: "
+            "give one with Settings(bandwidth=...), on the command line --set bandwidth=..."
+        ) from error
 
 
 def _floor(features: Tensor, s: Settings, generator: Generator, compared: int) -> TransportEstimate | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -121,6 +121,10 @@ def resolving_dtype(x: Tensor, y: Tensor, centre: Tensor, bandwidth: float) -> t
     return torch.float64 if reach**2 * torch.finfo(x.dtype).eps > _BLUR * bandwidth**2 else x.dtype
 
 
+class NoBandwidthError(ValueError):
+    """The median heuristic found 0."""
+
+
 @torch.no_grad()
 def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 1000) -> float:
     """Median of the pairwise Euclidean distances in the pooled sample, the usual bandwidth.
@@ -140,7 +144,7 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 1000) -> float:
     distances = squared_distances(pooled, pooled)[upper[0], upper[1]]
     median = float(distances.median().sqrt()) if len(distances) else 0.0
     if median <= 1e-6 * largest:
-        raise ValueError(
+        raise NoBandwidthError(
             "the median distance is 0 (most points coincide), so it gives no bandwidth: pass bandwidth=..."
         )
     return median
@@ -158,10 +162,13 @@ def thinned(x: Tensor, count: int) -> Tensor:
 
 def resolve_bandwidth(x: Tensor, y: Tensor, kernel: str, bandwidth: float | None) -> float:
     """The given bandwidth if it is valid, else the median heuristic; refuses unknown kernels."""
-    if kernel not in ("rbf", "laplace"):
+    check_kernel(kernel, bandwidth)
+    return median_bandwidth(x, y) if bandwidth is None else bandwidth
+
+
+def check_kernel(kernel: str, bandwidth: float | None) -> None:
+    """A known kernel, with a bandwidth that is valid or still to be found."""
+    if kernel not in get_args(KernelName):
         raise ValueError(f"kernel must be 'rbf' or 'laplace', got {kernel!r}")
-    if bandwidth is None:
-        return median_bandwidth(x, y)
-    if check_positive(bandwidth, "bandwidth") < _SMALLEST_BANDWIDTH:
+    if bandwidth is not None and check_positive(bandwidth, "bandwidth") < _SMALLEST_BANDWIDTH:
         raise ValueError(f"bandwidth must be at least {_SMALLEST_BANDWIDTH:g}, got {bandwidth:g}: rescale the features")
-    return bandwidth

@@ -118,13 +118,12 @@ def sinkhorn_divergence(
         xx = _reuse(x_self, x_kept, a, epsilon, "x_self") or transport(x_kept, a, x_kept, a)
         yy = _reuse(y_self, y_kept, b, epsilon, "y_self") or transport(y_kept, b, y_kept, b)
         xy = transport(x_kept, a, y_kept, b)
-        parts = (xy, xx, yy)
         return TransportEstimate(
             value=xy.value - (xx.value + yy.value) / 2,
             cost="squared_euclidean",
-            converged=all(s.converged for s in parts),
+            converged=all(s.converged for s in (xy, xx, yy)),
             num_iters=xy.num_iters,
-            marginal_error=max(s.marginal_error for s in parts),
+            marginal_error=max(s.marginal_error for s in (xy, xx, yy)),
             value_error=max(xy.value_error, (xx.value_error + yy.value_error) / 2),
             sample_sizes=(len(x), len(y)),
             standard_error=math.hypot(_weighted_error(xy.f - xx.f, a), _weighted_error(xy.g - yy.f, b)),
