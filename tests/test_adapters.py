@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from trace import Sample, diagnose
@@ -139,3 +141,73 @@ def test_what_is_refused():
     several = MultiOutputClassifier(DecisionTreeClassifier()).fit(x, np.stack([y, y], axis=1))
     with pytest.raises(ValueError, match="several outputs per row"):
         from_sklearn(several)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [SVC(decision_function_shape="ovo"), make_pipeline(StandardScaler(), SVC(decision_function_shape="ovo")),
+     GridSearchCV(SVC(), {"decision_function_shape": ["ovo"]}, cv=2)],
+    ids=["alone", "behind a scaler", "found by a search"],
+)  # fmt: skip
+def test_margins_between_pairs_of_classes_are_no_class_scores(estimator):
+    """Three classes have three pairs, so that the number of columns does not tell."""
+    x, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="SVC gives margins between pairs of classes: fit it with decision_function_s"):
+        from_sklearn(estimator.fit(x, y))
+    assert from_sklearn(estimator.fit(x[:100], y[:100]))(torch.from_numpy(x)).shape == (150, 2)
+
+
+def test_one_margin_per_class():
+    x, y = load_iris(return_X_y=True)
+    estimator = SVC().fit(x, y)
+    outputs = from_sklearn(estimator)(torch.from_numpy(x)).numpy()
+    assert (outputs.argmax(axis=1) == estimator.predict(x)).mean() > 0.98
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "estimator",
+    [perceptron(), make_pipeline(StandardScaler(), perceptron()), OneVsRestClassifier(LogisticRegression()),
+     perceptron(kind=MLPRegressor), LinearRegression(), LinearRegression(fit_intercept=False), Ridge(),
+     RandomForestRegressor(2, random_state=0)],
+    ids=str,
+)  # fmt: skip
+def test_several_outputs_per_row_are_refused(estimator):
+    x, y = load_iris(return_X_y=True)
+    two = np.stack([y == 0, y > 1], axis=1).astype(int)
+    with pytest.raises(ValueError, match="has several outputs per row: diagnose one output at a time"):
+        from_sklearn(estimator.fit(x, two))
+
+
+def test_several_labels_that_only_the_outputs_show():
+    x, y = load_iris(return_X_y=True)
+    model = from_sklearn(RidgeClassifier().fit(x, np.stack([y == 0, y > 1], axis=1).astype(int)))
+    with pytest.raises(ValueError, match=r"gives margins \[150, 2\] for 150 rows and 2 classes"):
+        model(torch.from_numpy(x))
+
+
+def test_a_column_of_targets_is_one_output():
+    x, y = load_diabetes(return_X_y=True)
+    model = from_sklearn(LinearRegression(fit_intercept=False).fit(x, y[:, None]))
+    assert model.differentiable
+    alone = LinearRegression(fit_intercept=False).fit(x, y)
+    assert np.allclose(model(torch.from_numpy(x))[:, 0].detach().numpy(), alone.predict(x))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_poisson_perceptron_predicts_what_it_predicts():
+    x, y = load_diabetes(return_X_y=True)
+    estimator = perceptron(kind=MLPRegressor).set_params(loss="poisson").fit(x, y / 100)
+    assert estimator.out_activation_ == "exp"
+    model = from_sklearn(estimator)
+    assert not model.differentiable
+    assert model.classes is None
+    assert np.allclose(model(torch.from_numpy(x))[:, 0].numpy(), estimator.predict(x))
+
+
+def test_the_global_random_state_is_left_alone():
+    x, y = load_iris(return_X_y=True)
+    estimator = LogisticRegression().fit(x / 10, y)
+    before = torch.random.get_rng_state()
+    from_sklearn(estimator)
+    assert torch.equal(torch.random.get_rng_state(), before)

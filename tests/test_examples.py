@@ -34,6 +34,18 @@ def test_far_from_the_origin_in_single_precision():
     assert far.values == pytest.approx(near.values, rel=1e-3)
 
 
+def test_one_far_row_in_single_precision():
+    x, y = points(50, 3, 2).float(), points(20, 3, 3).float()
+    alone = most_shifted(x, y, num_examples=20)
+    y[7] += 10_000
+    found = most_shifted(x, y, num_examples=20)
+    assert found.rows[0] == 7
+    assert found.typical == pytest.approx(alone.typical, rel=1e-3)
+    kept = [(row, value) for row, value in zip(alone.rows, alone.values, strict=True) if row != 7]
+    assert found.rows[1:] == tuple(row for row, _ in kept)
+    assert found.values[1:] == pytest.approx([value for _, value in kept], rel=1e-3)
+
+
 def test_a_large_source_is_thinned_by_the_generator():
     x, y = points(300, 2, 4), points(10, 2, 5)
     first, same = (

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.records import plain
 from trace import Sample, Settings, diagnose
 from trace.estimators.concentration import proportion_interval
 from trace.gate import Policy, decide
 from trace.score_interval import score_interval
+from trace.tool.writing import strict_json
 
 from .test_coverage import NEW, OLD, SHIFT, W_NEW, W_OLD, draw
 
@@ -104,7 +104,7 @@ def test_anchors_share_the_confidence_and_the_worst_is_named():
 
 
 def test_diagnostics_and_their_records_decide_alike(diagnostic):
-    stored = json.loads(json.dumps(plain(diagnostic.as_dict()), allow_nan=False))
+    stored = json.loads(strict_json(diagnostic.as_dict()))
     for score in ("anchor_disagreement", "anchor_worst_label", "output_distance", "trace_w", "trace_mmd"):
         for threshold in (0.1, 1.0, 10.0):
             policy = Policy(threshold, score)

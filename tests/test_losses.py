@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from trace.losses import ClippedCrossEntropy, Huber, SquaredError, ZeroOne, check_within_bound
+from trace.checks import check_within_bound
+from trace.losses import ClippedCrossEntropy, Huber, SquaredError, ZeroOne
 
 CLASSIFICATION = [ClippedCrossEntropy(), ClippedCrossEntropy(clip_at=2.0), ZeroOne()]
 REGRESSION = [SquaredError(limit=3.0), Huber(limit=3.0), Huber(limit=3.0, delta=10.0), Huber(limit=0.2, delta=1.0)]

@@ -18,7 +18,6 @@ from trace.metrics import (
     auprc,
     auroc,
     spearman,
-    tightness,
 )
 
 tied = arrays(np.float64, 12, elements=st.integers(0, 4).map(float))
@@ -91,22 +90,6 @@ def test_spearman_of_few_points_is_undefined(n):
     assert math.isnan(metric.value)
     assert metric.reason == f"a rank correlation needs at least 3 points, got {n}"
     assert math.isnan(auroc([], []).value)
-
-
-def test_tightness_is_a_ratio_of_sizes():
-    assert tightness(3.0, 0.5) == tightness(3.0, -0.5) == Metric(6.0)
-    assert tightness(0.2, 0.5).value == pytest.approx(0.4, rel=1e-15)
-    undefined = tightness(3.0, 0.0)
-    assert math.isnan(undefined.value)
-    assert undefined.reason == "the risk did not change"
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_tightness_refuses_what_is_not_finite(bad):
-    with pytest.raises(ValueError, match=r"^bound is"):
-        tightness(bad, 1.0)
-    with pytest.raises(ValueError, match=r"^risk_change is"):
-        tightness(1.0, bad)
 
 
 @pytest.mark.parametrize(

@@ -74,3 +74,10 @@ def test_only_tanh_networks_have_a_twin():
         torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()),
     ):
         assert sigmoid_twin(model) is model
+
+
+def test_members_and_twins_leave_the_global_random_state_alone():
+    stack = Stack.draw([3, 8, 2], [seeded(0)], activation="tanh")
+    before = torch.random.get_rng_state()
+    sigmoid_twin(stack.member(0))
+    assert torch.equal(torch.random.get_rng_state(), before)

@@ -44,6 +44,16 @@ def test_outputs_and_sensitivities_are_computed_once(model, sample):
     assert probe.sensitivity(other, probe, None, {}, "key") != first
 
 
+def test_other_labels_are_another_sensitivity(model, sample):
+    probe = Probe(model, "model", LOSS, Settings())
+    given, flipped, pseudo = (
+        probe.sensitivity(Sample(sample.x, y), probe, None, {}, "key") for y in (sample.y, 1 - sample.y, None)
+    )
+    assert flipped == gradient_quantile(model, sample.x, 1 - sample.y, LOSS, q=0.99)
+    assert (given.pseudo_labels, flipped.pseudo_labels, pseudo.pseudo_labels) == (False, False, True)
+    assert given != flipped
+
+
 def test_inputs_that_are_gone_leave_no_key_behind(model, generator):
     probe = Probe(model, "model", LOSS, Settings())
     for scale in range(1, 30):

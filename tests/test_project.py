@@ -186,6 +186,22 @@ def test_the_library_sees_tensors_only():
         assert "print" not in calls, f"{path} prints"
 
 
+def length_without_docstring(function):
+    docstring = function.body[0] if ast.get_docstring(function) else None
+    return function.end_lineno - function.lineno + 1 - (docstring.end_lineno - docstring.lineno + 1 if docstring else 0)
+
+
+@pytest.mark.parametrize("folder", ["trace", "experiments"])
+def test_modules_and_functions_stay_small(folder):
+    long = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        text = path.read_text()
+        functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+        long += [f"{path.name}: {f.name}" for f in functions if length_without_docstring(f) > 50]
+        long += [path.name] * (len(text.splitlines()) > 250)
+    assert long == []
+
+
 def test_top_level():
     folders = {"trace", "experiments", "configs", "slurm", "notebooks", "results", "tests"}
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout

@@ -19,7 +19,10 @@ def test_every_class_gives_its_share_and_nothing_is_lost(counts, fraction, seed)
     for c, n in enumerate(counts):
         held_out = int((val.y == c).sum())
         assert 1 <= held_out <= n - 1
-        assert abs(held_out - fraction * n) <= 1
+        rare = any(min(fraction, 1 - fraction) * count < 1 for count in counts)
+        assert abs(held_out - fraction * n) <= (len(counts) if rare else 1)
+    n = sum(counts)
+    assert len(val.x) == min(max(round(fraction * n), len(counts)), n - len(counts))
     assert sorted(torch.cat([train.x, val.x]).flatten().tolist()) == list(range(sum(counts)))
     assert train.x.shape[0] == train.y.shape[0]
 
@@ -65,4 +68,27 @@ def test_sizes_depend_on_n_alone(n):
         for label in (0, 1):
             share = 0.15 * int((y == label).sum())
             assert abs(int((val.y == label).sum()) - share) < 1 or share < 1
-    assert sizes == {(n - round(0.15 * n), round(0.15 * n))} or n == 7
+    held_out = max(2, round(0.15 * n))  # 7 rows give one, and either class one of its own
+    assert sizes == {(n - held_out, held_out)}
+
+
+def test_rare_classes_do_not_change_the_sizes():
+    """3% of 200 rows: one to twelve of a class, by the seed, and the training parts of all seeds can be stacked."""
+    sizes, rare = set(), set()
+    for seed in range(40):
+        g = torch.Generator().manual_seed(seed)
+        y = (torch.rand(200, generator=g) < 0.03).long()
+        train, val = stratified_split(Sample(torch.rand(200, 1, generator=g), y), generator=g)
+        sizes.add((len(train.x), len(val.x)))
+        rare.add(int(y.sum()))
+        assert int(y.sum()) < 2 or 0 < int(val.y.sum()) < int(y.sum())
+    assert min(rare) <= 3 < max(rare)
+    assert sizes == {(170, 30)}
+
+
+def test_more_classes_than_rows_to_hold_out(generator):
+    train, val = stratified_split(labelled([2] * 9 + [1, 31]), fraction=0.1, generator=generator)
+    assert sorted(val.y.tolist()) == [*range(9), 10]  # 10% of 50 rows are 5; a class of one row stays whole
+    assert set(train.y.tolist()) == set(range(11))
+    val, train = stratified_split(labelled([2] * 9 + [1, 31]), fraction=0.9, generator=generator)
+    assert sorted(val.y.tolist()) == list(range(11))

@@ -46,9 +46,13 @@ def test_scores_take_scalar_tensors_and_return_floats():
     assert trace_w(torch.tensor(1.0), torch.tensor(2.0), torch.tensor(0.5)) == 2.0
 
 
-def test_a_sinkhorn_numerical_zero_is_used_as_it_is():
-    assert trace_w(1.0, 2.0, -SINKHORN_SLACK) == 1.0 - 2.0 * SINKHORN_SLACK
-    assert trace_proxy(1.0, 2.0, -5e-4, c_h=3.0) == 1.0 - 3e-3
+def test_a_sinkhorn_numerical_zero_counts_as_zero():
+    assert trace_w(1.0, 2.0, -SINKHORN_SLACK) == 1.0
+    assert trace_proxy(1.0, 2.0, -5e-4, c_h=3.0) == 1.0
+    below = [
+        Candidate(name, 1.0, 2.0, distance) for name, distance in zip("abcd", (-9e-4, -9e-4, 0.5, 0.5), strict=True)
+    ]
+    assert calibrate_c_h(below, evaluation=[]).c_h == 2.0  # over the median of 0, 0, 1 and 1
     with pytest.raises(ValueError, match=r"sinkhorn must be at least -0\.001, got -0\.0011"):
         trace_w(1.0, 2.0, -1.1e-3)
     with pytest.raises(ValueError, match=r"distance must be at least -0\.001"):
@@ -132,7 +136,7 @@ def test_calibration_refuses_a_median_without_meaning():
     still = [c._replace(output_distance=0.0) for c in DEVELOPMENT]
     with pytest.raises(ValueError, match="median of output_distance over development is 0"):
         calibrate_c_h(still, evaluation=[])
-    for distance, shown in ((0.0, "0"), (-1e-4, "-0.0001"), (1e308, "inf")):
+    for distance, shown in ((0.0, "0"), (-1e-4, "0,"), (1e308, "inf")):
         models = [Candidate(name, 1.0, 1.0 if distance < 1 else 10.0, distance) for name in "abc"]
         with pytest.raises(ValueError, match=f"median of sensitivity \\* distance over development is {shown}"):
             calibrate_c_h(models, evaluation=[])

@@ -12,6 +12,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from .estimators.lipschitz import NoGradientError
 
@@ -59,7 +60,7 @@ def from_sklearn(estimator: Any) -> FromSklearn:
     networks in float64, so that sensitivities exist. Others are run as they are and have no gradients.
 
     Raises:
-        ValueError: for an estimator that is not fitted, or has several outputs per row.
+        ValueError: for an estimator that is not fitted, has several outputs per row, or margins of pairs of classes.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> model = from_sklearn(LogisticRegression().fit([[0.0], [1.0], [2.0]], [0, 0, 1]))
@@ -70,8 +71,12 @@ def from_sklearn(estimator: Any) -> FromSklearn:
         raise ValueError(f"{_name(estimator)} has no predict: pass a scikit-learn classifier or regressor")
     if not hasattr(estimator, "n_features_in_"):
         raise ValueError(f"{_name(estimator)} is not fitted: call fit first")
-    if _classifies(estimator) and isinstance(estimator.classes_, list):
-        raise ValueError(f"{_name(estimator)} has several outputs per row: diagnose one output at a time")
+    if _multiple(estimator):
+        raise _several(estimator)
+    if getattr(_last(estimator), "decision_function_shape", "ovr") == "ovo" and _margins_of(estimator) > 2:
+        raise ValueError(
+            f"{_name(estimator)} gives margins between pairs of classes: fit it with decision_function_shape='ovr'"
+        )
     layers = _layers(estimator)
     return FromSklearn(estimator, None if layers is None else nn.Sequential(*layers).double())
 
@@ -80,19 +85,55 @@ def _classifies(estimator: Any) -> bool:
     return hasattr(estimator, "classes_")
 
 
+def _last(estimator: Any) -> Any:
+    """What predicts at the end of pipelines and searches."""
+    if isinstance(estimator, Pipeline):
+        return _last(estimator.steps[-1][1])
+    return _last(estimator.best_estimator_) if hasattr(estimator, "best_estimator_") else estimator
+
+
 def _name(estimator: Any) -> str:
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    return f"scikit-learn's {type(last).__name__}"
+    return f"scikit-learn's {type(_last(estimator)).__name__}"
+
+
+def _multiple(estimator: Any) -> bool:
+    """Whether it was fitted on several targets, or several labels, per row."""
+    last = _last(estimator)
+    if _classifies(estimator):
+        several_labels = getattr(last, "out_activation_", "") == "logistic" and last.n_outputs_ > 1
+        return isinstance(estimator.classes_, list) or several_labels or getattr(last, "multilabel_", False)
+    coefficients: Any = getattr(last, "coef_", None)
+    return getattr(last, "n_outputs_", 1) > 1 or (np.ndim(coefficients) == 2 and len(coefficients) > 1)
+
+
+def _several(estimator: Any) -> ValueError:
+    return ValueError(f"{_name(estimator)} has several outputs per row: diagnose one output at a time")
+
+
+def _margins_of(estimator: Any) -> int:
+    """Classes whose scores are margins; 0 where there are probabilities."""
+    return len(estimator.classes_) if _classifies(estimator) and not hasattr(estimator, "predict_proba") else 0
 
 
 def _outputs(estimator: Any, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if not _classifies(estimator):
-        return np.asarray(estimator.predict(x), dtype=np.float64).reshape(len(x), -1)
+        predicted = np.asarray(estimator.predict(x), dtype=np.float64).reshape(len(x), -1)
+        if predicted.shape[1] != 1:
+            raise _several(estimator)
+        return predicted
+    classes = len(estimator.classes_)
     if hasattr(estimator, "predict_proba"):
         p = np.asarray(estimator.predict_proba(x), dtype=np.float64)
+        if p.shape != (len(x), classes):
+            raise _several(estimator)
         return np.log(np.maximum(p, np.finfo(np.float32).tiny))
     f = np.asarray(estimator.decision_function(x), dtype=np.float64)
-    return np.stack([-f / 2, f / 2], axis=1) if f.ndim == 1 else f
+    if f.shape != ((len(x),) if classes == 2 else (len(x), classes)):
+        raise ValueError(
+            f"{_name(estimator)} gives margins {list(f.shape)} for {len(x)} rows and {classes} classes: "
+            "pass a classifier with one score per class and row"
+        )
+    return np.stack([-f / 2, f / 2], axis=1) if classes == 2 else f
 
 
 def _layers(estimator: Any) -> list[nn.Module] | None:
@@ -103,7 +144,7 @@ def _layers(estimator: Any) -> list[nn.Module] | None:
         return None if last is None else [_scaling(estimator.steps[0][1]), *last]
     if kind is LogisticRegression and (len(estimator.classes_) == 2 or estimator.solver != "liblinear"):
         return _classifier(_linear(estimator.coef_.T, estimator.intercept_))
-    if kind in (LinearRegression, Ridge) and np.ndim(estimator.intercept_) == 0:
+    if kind in (LinearRegression, Ridge):
         return [_linear(np.reshape(estimator.coef_, (-1, 1)), np.reshape(estimator.intercept_, 1))]
     if kind in (MLPClassifier, MLPRegressor):
         return _perceptron(estimator)
@@ -111,13 +152,11 @@ def _layers(estimator: Any) -> list[nn.Module] | None:
 
 
 def _perceptron(estimator: Any) -> list[nn.Module] | None:
+    if estimator.out_activation_ not in ("identity", "logistic", "softmax"):
+        return None
     linear = [_linear(w, b) for w, b in zip(estimator.coefs_, estimator.intercepts_, strict=True)]
     hidden = [layer for each in linear[:-1] for layer in (each, _ACTIVATIONS[estimator.activation]())]
-    if estimator.out_activation_ == "identity":
-        return [*hidden, linear[-1]] if estimator.n_outputs_ == 1 else None
-    if estimator.out_activation_ == "logistic" and len(estimator.classes_) != 2:
-        return None  # several labels per row
-    return [*hidden, *_classifier(linear[-1])]
+    return [*hidden, linear[-1]] if estimator.out_activation_ == "identity" else [*hidden, *_classifier(linear[-1])]
 
 
 def _scaling(scaler: StandardScaler) -> nn.Module:
@@ -149,9 +188,9 @@ def _classifier(linear: nn.Linear) -> list[nn.Module]:
 
 
 def _linear(weights: Any, bias: Any) -> nn.Linear:
-    """``x @ weights + bias`` with weights ``[in, out]``."""
+    """``x @ weights + bias`` with weights ``[in, out]``; draws no random numbers."""
     w = torch.as_tensor(np.asarray(weights), dtype=torch.float64).T.contiguous()
-    layer = nn.Linear(w.shape[1], w.shape[0], dtype=torch.float64)
+    layer = skip_init(nn.Linear, w.shape[1], w.shape[0], dtype=torch.float64)
     with torch.no_grad():
         layer.weight.copy_(w)
         layer.bias.copy_(torch.as_tensor(np.asarray(bias), dtype=torch.float64))

@@ -19,7 +19,6 @@ from torch import Generator, Tensor
 
 from .checks import check_count, check_inputs, check_paired
 from .estimators.lipschitz import evaluation_mode, rows_of
-from .estimators.output_distance import centred_change_norms
 from .losses import ClippedCrossEntropy, Loss, ZeroOne
 
 Kind = Literal["worst_label", "lipschitz", "plug_in"]
@@ -52,7 +51,7 @@ def worst_label_penalty(outputs: Tensor, new_outputs: Tensor, loss: Loss = _CROS
 
 
 def lipschitz_penalty(outputs: Tensor, new_outputs: Tensor, loss: Loss = _CROSS_ENTROPY) -> Tensor:
-    """``L_ell mean_i |f~(x_i) - f(x_i)|`` between clipped outputs, centred over classes: at least the worst label's.
+    """``L_ell mean_i |f~(x_i) - f(x_i)|`` between clipped outputs, by `Loss.change_norms`: at least the worst label's.
 
     Args and Raises as in `worst_label_penalty`; a loss without a finite Lipschitz constant is refused.
 
@@ -63,7 +62,7 @@ def lipschitz_penalty(outputs: Tensor, new_outputs: Tensor, loss: Loss = _CROSS_
     check_paired(outputs, new_outputs)
     if not math.isfinite(loss.lipschitz):
         raise ValueError(f"{type(loss).__name__} has no finite Lipschitz constant in the outputs: give it a limit")
-    return loss.lipschitz * centred_change_norms(loss.clip(new_outputs) - loss.clip(outputs)).mean()
+    return loss.lipschitz * loss.change_norms(outputs, new_outputs).mean()
 
 
 def plug_in_penalty(outputs: Tensor, new_outputs: Tensor, loss: Loss = _CROSS_ENTROPY) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -129,7 +130,7 @@ def check_level(value: float, name: str) -> float:
 
 def check_count(value: int, name: str) -> int:
     """Return ``value`` if it is a whole number of at least 1."""
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
     return value
 
@@ -139,3 +140,15 @@ def check_positive(value: float, name: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be finite and positive, got {value}")
     return value
+
+
+def check_within_bound(losses: Tensor, bound: float, name: str) -> Tensor:
+    """Return ``losses`` if they are finite and in ``[0, bound]``; the diagnostic's remainders are false otherwise."""
+    check_vector(losses, name)
+    slack = 1e-5 * max(1.0, bound) if math.isfinite(bound) else 0.0
+    low, high = float(losses.min()), float(losses.max())
+    if low < -slack or high > bound + slack:
+        raise ValueError(
+            f"{name} lie in [{low:g}, {high:g}], outside [0, M = {bound:g}]: clip the outputs or fix loss.bound"
+        )
+    return losses

@@ -175,7 +175,8 @@ def diagnose(
         anchor_test: a labelled sample of the source, for the true change and the tightness.
         shift: result of `shift.measure_shift` for these samples, shared by all candidates.
         settings: every number that decides the result.
-        generator: for the subsampling of very large samples.
+        generator: for the same-distribution floors of the transport distance, which are not measured without it, and
+            for the subsampling of very large samples.
 
     Raises:
         ValueError: for bad input; the message names the argument and the remedy.

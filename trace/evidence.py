@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -117,19 +117,12 @@ def examine(
     anchor, held_out = source_val or source, target_val or target
     at_old, at_new = gradient_at or (None, None)
     with stage("outputs"):
-        num_outputs = old.outputs(target).shape[1]
-        for name, sample in present.items():
-            _check_targets(sample, loss, num_outputs, name)
-        moved = output_distance(loss.clip(old.outputs(target)), loss.clip(new.outputs(target)), clip_at=None)
-        moved = moved._replace(reach=loss.output_diameter(num_outputs))
+        moved = _moved(old, new, target, present)
         gap_source = old.gap(source, source_val, reasons, "gap_source")
         gap_target = new.gap(target, target_val, reasons, "gap_target")
         on_anchor = anchor_terms(old.outputs(anchor), new.outputs(anchor), loss, delta=settings.delta)
         risk_change = None if anchor_test is None else _risk_change(old, new, anchor_test)
-    if source_val is None:
-        reasons["anchor"] = "computed on the source's training inputs, for which the intervals do not hold"
-    if anchor_test is None:
-        reasons["risk_change"] = "needs a labelled anchor test sample"
+    reasons |= _without(source_val, anchor_test)
     with stage("gradients"):
         sensitivity_source = old.sensitivity(anchor, old, at_old, reasons, "sensitivity_source")
         sensitivity_target = new.sensitivity(held_out, old, at_new, reasons, "sensitivity_target")
@@ -142,21 +135,31 @@ def examine(
         reasons["transport"] = "a numerical zero below 0, taken as 0 in the bound"
     with stage("kernel norm"):
         norm = new.rkhs_norm(held_out, features, shift.mmd.bandwidth, spectrum, reasons)
+    loss_bound = loss.bound(old.outputs(target).shape[1], settings.loss_bound)
+    sizes = {name: len(sample.x) for name, sample in present.items()}
     return Evidence(
-        gap_source=gap_source,
-        gap_target=gap_target,
-        output_distance=moved,
-        sensitivity_source=sensitivity_source,
-        sensitivity_target=sensitivity_target,
-        shift=shift,
-        rkhs_norm=norm,
-        anchor=on_anchor,
-        risk_change=risk_change,
-        lipschitz=loss.lipschitz,
-        loss_bound=loss.bound(num_outputs, settings.loss_bound),
-        sizes={name: len(sample.x) for name, sample in present.items()},
-        reasons=reasons,
-    )
+        gap_source, gap_target, moved, sensitivity_source, sensitivity_target, shift, norm, on_anchor, risk_change,
+        loss.lipschitz, loss_bound, sizes, reasons,
+    )  # fmt: skip
+
+
+def _without(source_val: Sample | None, anchor_test: Sample | None) -> dict[str, str]:
+    """What a missing sample means for the terms that it serves."""
+    reasons = {}
+    if source_val is None:
+        reasons["anchor"] = "computed on the source's training inputs, for which the intervals do not hold"
+    if anchor_test is None:
+        reasons["risk_change"] = "needs a labelled anchor test sample"
+    return reasons
+
+
+def _moved(old: Probe, new: Probe, target: Sample, present: Mapping[str, Sample]) -> OutputDistance:
+    """The model change on the target, between outputs that fit the labels of every sample."""
+    z, loss = old.outputs(target), old.loss
+    for name, sample in present.items():
+        _check_targets(sample, loss, z.shape[1], name)
+    moved = output_distance(loss.clip(z), loss.clip(new.outputs(target)), clip_at=None)
+    return moved._replace(reach=loss.output_diameter(z.shape[1]))
 
 
 def _risk_change(old: Probe, new: Probe, test: Sample) -> RiskChange:

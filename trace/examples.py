@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from .checks import check_count, check_logits, check_paired, check_samples
-from .estimators.kernels import centred, squared_distances
+from .estimators.kernels import squared_distances
 
 _TILE = 1024
 
@@ -59,9 +59,8 @@ def most_shifted(
         source = source[drawn.to(source.device)]
     if neighbours >= len(source):
         raise ValueError(f"neighbours must be less than the {len(source)} source rows, got {neighbours}")
-    x, y = centred(source, target)
-    distances = _neighbour_distances(y, x, neighbours)
-    typical = float(_neighbour_distances(x, x, neighbours).double().quantile(0.5))
+    distances = _neighbour_distances(target, source, neighbours)
+    typical = float(_neighbour_distances(source, source, neighbours).double().quantile(0.5))
     return _largest(distances, num_examples, typical)
 
 
@@ -95,15 +94,19 @@ def _largest(values: Tensor, count: int, typical: float) -> Ranking:
 
 
 def _neighbour_distances(x: Tensor, y: Tensor, k: int) -> Tensor:
-    """Mean distance of every row of ``x`` to its ``k`` nearest rows of ``y``; for ``y is x``, to the other rows."""
+    """Mean distance of every row of ``x`` to its ``k`` nearest rows of ``y``; for ``y is x``, to the other rows.
+
+    In float64 and centred, by tiles: a near neighbour's distance is small against the sample's spread and offset.
+    """
     means = []
+    centre = y.mean(dim=0, dtype=torch.float64)
     for start in range(0, len(x), _TILE):
-        rows = x[start : start + _TILE]
-        nearest = x.new_full((len(rows), k), math.inf)
+        rows = x[start : start + _TILE].double() - centre
+        nearest = rows.new_full((len(rows), k), math.inf)
         for column in range(0, len(y), _TILE):
-            tile = squared_distances(rows, y[column : column + _TILE])
+            tile = squared_distances(rows, y[column : column + _TILE].double() - centre)
             if y is x and column == start:
                 tile.fill_diagonal_(math.inf)
             nearest = torch.cat([nearest, tile], dim=1).topk(k, dim=1, largest=False).values
         means.append(nearest.sqrt().mean(dim=1))
-    return torch.cat(means)
+    return torch.cat(means).to(x.dtype)

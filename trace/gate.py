@@ -161,8 +161,10 @@ def _too_small(found: ScoreInterval, policy: Policy) -> tuple[SampleName, int, i
 def _needed(found: ScoreInterval, threshold: float) -> int | None:
     """Samples at which the interval's end, at a distance like ``n^-1/2``, would clear the threshold, or be finite.
 
-    None where the value is on the threshold, where the lower end does not depend on n, or beyond 1e9.
+    None where the value is on the threshold, where the end does not depend on n, or beyond 1e9.
     """
+    if found.thinned:
+        return None
     gap = abs(threshold - found.value)
     below = found.value <= threshold
     radius = found.upper - found.value if below else found.value - found.lower

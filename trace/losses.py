@@ -51,6 +51,10 @@ class Loss(ABC):
         """The outputs as the loss sees them."""
         return outputs
 
+    def change_norms(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        """``|z~ - z|`` of every sample between clipped outputs, ``[n]``: times L_ell at least the loss's change."""
+        return torch.linalg.vector_norm(self.clip(new_outputs) - self.clip(outputs), dim=1)
+
     def output_diameter(self, num_outputs: int) -> float:
         """Largest Euclidean distance between two clipped outputs; infinity where nothing is clipped."""
         return math.inf
@@ -90,6 +94,9 @@ class ClippedCrossEntropy(Loss):
 
     def clip(self, outputs: Tensor) -> Tensor:
         return outputs.clamp(-self.clip_at, self.clip_at)
+
+    def change_norms(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+        return centred_change_norms(self.clip(new_outputs) - self.clip(outputs))
 
     def output_diameter(self, num_outputs: int) -> float:
         return 2 * self.clip_at * math.sqrt(num_outputs)
@@ -218,16 +225,10 @@ class Huber(_RegressionLoss):
         return self.delta if self.limit is None else min(self.delta, 2 * self.limit)
 
 
-def check_within_bound(losses: Tensor, bound: float, name: str) -> Tensor:
-    """Return ``losses`` if they are finite and in ``[0, bound]``; the diagnostic's remainders are false otherwise."""
-    check_vector(losses, name)
-    slack = 1e-5 * max(1.0, bound) if math.isfinite(bound) else 0.0
-    low, high = float(losses.min()), float(losses.max())
-    if low < -slack or high > bound + slack:
-        raise ValueError(
-            f"{name} lie in [{low:g}, {high:g}], outside [0, M = {bound:g}]: clip the outputs or fix loss.bound"
-        )
-    return losses
+def centred_change_norms(change: Tensor) -> Tensor:
+    """``|v - mean(v)|`` of every row of ``change [n, C]``, for a loss that ignores constants; ``|v|`` for ``C = 1``."""
+    mean = change.mean(dim=1, keepdim=True) if change.shape[1] > 1 else 0
+    return torch.linalg.vector_norm(change - mean, dim=1)
 
 
 def _check_classification(outputs: Tensor, targets: Tensor) -> None:

@@ -137,9 +137,9 @@ def nearest_rows(points: Tensor, pool: Tensor, available: Tensor) -> Tensor:
 
 
 def refine(
-    source: Tensor, pool: Tensor, batch: Tensor, *, fixed: Tensor, available: Tensor, max_refinements: int
+    source: Tensor, pool: Tensor, batch: Tensor, *, available: Tensor, max_refinements: int
 ) -> tuple[Tensor, list[float]]:
-    """Lower the exact cost from ``source [n, d]`` to ``pool[fixed]`` and ``pool[batch]`` by moving the batch.
+    """Lower the exact cost from ``source [n, d]`` to ``pool[batch]`` by moving the batch.
 
     For a plan held still, a batch point costs ``|y_j - bar x_j|^2`` times its mass plus a constant, with ``bar x_j``
     the barycentre of what it is sent. So a nearer row of the pool is a better one, all batch points can move at once,
@@ -151,15 +151,15 @@ def refine(
     Returns:
         The batch, a moved point in the place of the old one, and the exact cost at the start and after each sweep.
     """
-    plan, cost = exact_plan(source, pool[torch.cat([fixed, batch])])
+    plan, cost = exact_plan(source, pool[batch])
     costs = [cost]
     for _ in range(max_refinements):
-        mass = plan[:, len(fixed) :].to(source.device, source.dtype)
+        mass = plan.to(source.device, source.dtype)
         barycentres = mass.T @ source / mass.sum(dim=0)[:, None]
         moved = _moved(barycentres, pool, batch, available)
         if torch.equal(moved, batch):
             break
-        plan, cost = exact_plan(source, pool[torch.cat([fixed, moved])])
+        plan, cost = exact_plan(source, pool[moved])
         if cost >= costs[-1]:
             break
         batch = moved

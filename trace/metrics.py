@@ -1,4 +1,4 @@
-"""How well a score ranks or separates candidates, and how tight a bound is (``app:metrics``).
+"""How well a score ranks or separates candidates (``app:metrics``).
 
 Scores are oriented so that higher predicts more harm. What is undefined is NaN with a reason.
 """
@@ -66,23 +66,6 @@ def auprc(score: Values, harmful: Values) -> Metric:
     """
     x, y = _labelled(score, harmful)
     return _one_class(y) or Metric(float(average_precision_score(y, x)))
-
-
-def tightness(bound: float, risk_change: float) -> Metric:
-    """``bound / |Delta R|`` (``app:metrics``): 1 is tight, below 1 the bound does not hold; NaN for ``Delta R = 0``.
-
-    Raises:
-        ValueError: for a bound or a risk change that is NaN or infinite.
-
-    >>> tightness(3.0, -0.5).value
-    6.0
-    """
-    for value, name in ((bound, "bound"), (risk_change, "risk_change")):
-        if not math.isfinite(value):
-            raise ValueError(f"{name} is {float(value)}: leave out runs without a finite value")
-    if risk_change == 0:
-        return Metric(math.nan, "the risk did not change")
-    return Metric(float(bound) / abs(float(risk_change)))
 
 
 def _labelled(score: Values, harmful: Values) -> tuple[Array, Array]:

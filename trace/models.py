@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.utils import skip_init
 
 _LAYERS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
@@ -72,7 +73,7 @@ class Stack(nn.Module):
         """Member i as a model of its own, with copies of its parameters; the last hidden layer is ``[-2]``."""
         layers: list[nn.Module] = []
         for w, b in zip(self.weights, self.biases, strict=True):
-            linear = nn.Linear(w.shape[1], w.shape[2], dtype=w.dtype, device=w.device)
+            linear = skip_init(nn.Linear, w.shape[1], w.shape[2], dtype=w.dtype, device=w.device)
             with torch.no_grad():
                 linear.weight.copy_(w[i].T)
                 linear.bias.copy_(b[i, 0])
@@ -94,8 +95,8 @@ def sigmoid_twin(model: nn.Sequential) -> nn.Sequential:
             layers.append(nn.Sigmoid())
             continue
         first, last = i == 0, i == len(model) - 1
-        twin = nn.Linear(layer.in_features, layer.out_features).to(layer.weight)
         W, b = layer.weight.detach(), layer.bias.detach()
+        twin = skip_init(nn.Linear, layer.in_features, layer.out_features, dtype=W.dtype, device=W.device)
         outer, inner = (1 if last else 2), (1 if first else 2)
         with torch.no_grad():
             twin.weight.copy_(outer * inner * W)

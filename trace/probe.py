@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .checks import check_within_bound
 from .estimators.gaps import Gap, validation_gap
 from .estimators.lipschitz import (
     GradientQuantile,
@@ -20,7 +21,7 @@ from .estimators.lipschitz import (
 )
 from .estimators.rkhs_norm import RKHSNorm, Spectrum, rkhs_norm
 from .features import FeatureMap, extract
-from .losses import Loss, check_within_bound
+from .losses import Loss
 from .sample import Sample
 from .settings import Settings
 
@@ -65,7 +66,7 @@ class Probe:
     def __init__(self, model: Model, name: str, loss: Loss, settings: Settings) -> None:
         self.model, self.name, self.loss, self.settings = model, name, loss, settings
         self._outputs = Memory()
-        self._sensitivities: dict[tuple[int, int, int], tuple[GradientQuantile, tuple[object, ...]]] = {}
+        self._sensitivities: dict[tuple[int, ...], tuple[GradientQuantile, tuple[object, ...]]] = {}
 
     def know(self, sample: Sample, outputs: Tensor) -> None:
         """Outputs ``[n, C]`` that were computed elsewhere."""
@@ -105,7 +106,7 @@ class Probe:
                 reasons[key] = "needs targets: there are no pseudo-labels for regression"
                 return None
             labels = labeller.outputs(sample).argmax(dim=1)
-        asked = (id(sample.x), id(at), id(labeller))
+        asked = (id(sample.x), id(sample.y), id(at), id(labeller))
         if asked not in self._sensitivities:
             s = self.settings
             try:
@@ -117,7 +118,7 @@ class Probe:
                 reasons[key] = str(error)
                 return None
             found = found._replace(pseudo_labels=sample.y is None)
-            self._sensitivities[asked] = (found, (sample.x, at, labeller))
+            self._sensitivities[asked] = (found, (sample.x, sample.y, at, labeller))
         return self._sensitivities[asked][0]
 
     def rkhs_norm(

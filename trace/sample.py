@@ -37,8 +37,9 @@ def check_sample_pair(sample: Sample, name: str) -> Sample:
 def stratified_split(sample: Sample, *, fraction: float = 0.15, generator: Generator) -> tuple[Sample, Sample]:
     """Training and validation parts; each class gives ``fraction`` of its members (``app:common-impl``: 15%).
 
-    The parts' sizes depend on n alone; a class of at least two members is in both. Regression targets and unlabelled
-    samples are split at random.
+    A class of at least two members is in both parts. The parts' sizes depend on n alone, unless there are more such
+    classes than rows to go to a part: then it gets one of each. Regression targets and unlabelled samples are split at
+    random.
 
     >>> data = Sample(torch.arange(8.0)[:, None], torch.tensor([0, 1] * 4))
     >>> train, val = stratified_split(data, fraction=0.25, generator=torch.Generator().manual_seed(0))
@@ -62,14 +63,23 @@ def stratified_split(sample: Sample, *, fraction: float = 0.15, generator: Gener
 def _shares(counts: list[int], total: int) -> list[int]:
     """``total`` in proportion to ``counts``, by largest remainders, so that the sum depends on the size alone.
 
-    Every class of two or more keeps a member on either side.
+    Every class of two or more keeps a member on either side. What that takes from or adds to the total is made up for
+    one by one in the class that is then relatively nearest to its share, so in large classes; where there are none to
+    give or take, the sum is the nearest possible one.
     """
     exact = [total * count / sum(counts) for count in counts]
     sizes = [math.floor(share) for share in exact]
     by_remainder = sorted(range(len(counts)), key=lambda i: sizes[i] - exact[i])
     for i in by_remainder[: total - sum(sizes)]:
         sizes[i] += 1
-    return [min(max(size, 1), count - 1) for size, count in zip(sizes, counts, strict=True)]
+    sizes = [min(max(size, 1), count - 1) for size, count in zip(sizes, counts, strict=True)]
+    step = 1 if sum(sizes) < total else -1
+    for _ in range(abs(total - sum(sizes))):
+        movable = [i for i, count in enumerate(counts) if 1 <= sizes[i] + step <= count - 1]
+        if not movable:
+            break
+        sizes[min(movable, key=lambda i: abs(sizes[i] + step - exact[i]) / counts[i])] += step
+    return sizes
 
 
 def _part(sample: Sample, chosen: Tensor) -> Sample:

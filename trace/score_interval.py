@@ -25,6 +25,7 @@ from .score_parts import (
     sensitivity,
     transport,
 )
+from .scores import with_shift
 
 Values = Mapping[str, float]
 
@@ -65,23 +66,23 @@ def _alone(values: Values, _c_h: float) -> float:
 
 
 def _trace_w(v: Values, _c_h: float) -> float:
-    return v["output_distance"] + _product(v["sensitivity_target"], v["transport"])
+    return with_shift(v["output_distance"], v["sensitivity_target"], v["transport"])
 
 
 def _trace_mmd(v: Values, _c_h: float) -> float:
-    return v["output_distance"] + _product(v["rkhs_norm"], v["mmd"])
+    return with_shift(v["output_distance"], v["rkhs_norm"], v["mmd"])
 
 
 def _bound_ot(v: Values, c_h: float) -> float:
-    return _first(v) + c_h * _product(v["sensitivity_source"] + v["sensitivity_target"], v["transport"])
+    return with_shift(_first(v), c_h * (v["sensitivity_source"] + v["sensitivity_target"]), v["transport"])
 
 
 def _bound_mmd(v: Values, _c_h: float) -> float:
-    return _first(v) + _product(v["rkhs_norm"], v["mmd"])
+    return with_shift(_first(v), v["rkhs_norm"], v["mmd"])
 
 
 def _bound_hybrid(v: Values, c_h: float) -> float:
-    return _bound_mmd(v, c_h) + c_h * _product(v["sensitivity_source"], v["transport"])
+    return with_shift(_bound_mmd(v, c_h), c_h * v["sensitivity_source"], v["transport"])
 
 
 def _first(v: Values) -> float:
@@ -123,6 +124,8 @@ class ScoreInterval(NamedTuple):
     """Fewest samples of it that give a finite interval."""
     open_below: bool
     """The lower end would not rise with more samples."""
+    thinned: bool
+    """Not all samples entered the widest part, and more would not either."""
     sizes: dict[SampleName, int]
     """The smallest sample of each kind that entered."""
     reason: str
@@ -159,6 +162,7 @@ def score_interval(diagnostic: Diagnostic | Record, score: str, *, delta: float 
     return ScoreInterval(
         value, lower, upper, 1 - delta, blamed.sample, blamed.size, blamed.least,
         open_below=any(p.open_below for p in found.values()),
+        thinned=blamed.thinned,
         sizes={kind: min(p.size for p in found.values() if p.sample == kind) for kind in _samples(found)},
         reason="; ".join(f"{name}: {found[name].note}" for name in missing or endless),
         notes=_notes(record, found, missing or endless),
@@ -176,8 +180,3 @@ def _notes(record: Record, found: Mapping[str, Part], already: list[str]) -> tup
     if "target" in _samples(found):
         notes.append("the target inputs count as independent of both models")
     return tuple(notes)
-
-
-def _product(a: float, b: float) -> float:
-    """``a b`` with ``0 * inf = 0``: an unknown but finite factor of nothing is nothing."""
-    return 0.0 if 0.0 in (a, b) else a * b

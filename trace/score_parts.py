@@ -1,7 +1,8 @@
 """The measured parts of gate scores, each with an interval at a chosen level, read from a diagnostic's record.
 
 A record is what `Diagnostic.as_dict` gives, or what JSON gives back of it, where null stands for a number that is not
-finite. Every interval takes the samples as independent of both models, and holds alone with probability ``1 - delta``.
+finite. Every interval takes the samples as independent of both models, and holds alone with probability ``1 - delta``:
+those of the two distances asymptotically, by normal approximation, the others for any number of samples.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .estimators.concentration import hoeffding_radius, mean_interval, proportio
 
 Record = Mapping[str, Any]
 SampleName = Literal["anchor", "target"]
+_SAMPLES: tuple[SampleName, SampleName] = ("anchor", "target")
 
 
 class Part(NamedTuple):
@@ -31,6 +33,8 @@ class Part(NamedTuple):
     """Fewest samples that give a finite interval."""
     open_below: bool = False
     """The lower end is the least possible value, and more samples would not raise it."""
+    thinned: bool = False
+    """Not all samples entered, and more would not either."""
 
 
 def entry(record: Record, *path: str) -> Any:
@@ -107,14 +111,17 @@ def gap(name: str, sample: SampleName, validation: str) -> Callable[[Record, flo
 
 
 def sensitivity(name: str, sample: SampleName) -> Callable[[Record, float], Part]:
-    """A gradient quantile: the widest stored band whose failure probability is at most delta."""
+    """A gradient quantile: the narrowest stored band whose failure probability is at most delta.
+
+    Bands by order statistics; the DKW band in a record without them.
+    """
 
     def part(record: Record, delta: float) -> Part:
         found = entry(record, name)
         if found is None:
             return Part(math.nan, 0.0, math.inf, sample, 0, _why(record, name))
         value, n, q = float(found["value"]), int(found["num_samples"]), float(found["q"])
-        bands = [*found.get("bands", ()), (found["eta"], found["lower"], found["upper"])]
+        bands = found.get("bands") or [(found["eta"], found["lower"], found["upper"])]
         valid = [band for band in bands if band[0] <= delta]
         if not valid:
             note = f"no band of the gradient quantile fails as seldom as {delta:.2g}: lower the confidence"
@@ -139,6 +146,10 @@ def transport(record: Record, delta: float) -> Part:
     found = entry(record, "transport")
     value, sizes = max(number(found, "value"), 0.0), [int(size) for size in found["sample_sizes"]]
     sample, n = _smaller(sizes)
+    thinned = n < _whole(record, sample)
+    notes = [_asymptotic("transport distance")]
+    if thinned:
+        notes.append(f"the transport distance compares {n} rows at a time, and more would not narrow its interval")
     error = found.get("standard_error")
     if error is None or math.isnan(error):
         note = f"no interval: the {record['settings']['distance']} distance has no standard error here"
@@ -147,23 +158,29 @@ def transport(record: Record, delta: float) -> Part:
     upper = value + radius + _or(number(found, "value_error"), math.inf)
     floors = [entry(record, name) for name in ("floor", "target_floor")]
     if any(floor is None for floor in floors):
-        note = "from below nothing is known of the transport distance without its floors: pass a generator"
-        return Part(value, 0.0, upper, sample, n, note, open_below=True)
+        notes.append("from below nothing is known of the transport distance without its floors: pass a generator")
+        return Part(value, 0.0, upper, sample, n, "; ".join(notes), open_below=True, thinned=thinned)
     bias = sum(
         floor["value"] * max(1.0, floor["sample_sizes"][0] / size) for floor, size in zip(floors, sizes, strict=True)
     )
-    return Part(value, max(0.0, value - bias / 2 - radius), upper, sample, n)
+    lower = max(0.0, value - bias / 2 - radius)
+    return Part(value, lower, upper, sample, n, "; ".join(notes), thinned=thinned)
 
 
 def mmd(record: Record, delta: float) -> Part:
     """The MMD for the kernel with this bandwidth: its square is normal, with a standard error on the safe side."""
     found = entry(record, "mmd")
-    sample, n = _smaller([int(entry(record, "sizes", name)) for name in ("source", "target")])
+    most = int(entry(record, "settings", "mmd_samples"))
+    sample, n = _smaller([min(_whole(record, name), most) for name in _SAMPLES])
+    thinned = n < _whole(record, sample)
     radius = _normal_quantile(delta) * number(found, "standard_error")
     if math.isnan(radius):
         return Part(float(found["value"]), 0.0, math.inf, sample, n, "no interval: the MMD has no standard error")
     lower, upper = (math.sqrt(max(found["squared"] + side * radius, 0.0)) for side in (-1, 1))
-    return Part(float(found["value"]), lower, upper, sample, n)
+    note = _asymptotic("MMD")
+    if thinned:
+        note += f"; {most} rows of a sample enter the MMD at most: raise mmd_samples to narrow its interval"
+    return Part(float(found["value"]), lower, upper, sample, n, note, thinned=thinned)
 
 
 def rkhs_norm(record: Record, _delta: float) -> Part:
@@ -183,6 +200,15 @@ def _why(record: Record, name: str) -> str:
 def _smaller(sizes: list[int]) -> tuple[SampleName, int]:
     """The sample that limits a distance between two."""
     return ("anchor", sizes[0]) if sizes[0] <= sizes[1] else ("target", sizes[1])
+
+
+def _whole(record: Record, sample: SampleName) -> int:
+    """Rows of a sample that were handed in, whether or not all entered."""
+    return int(entry(record, "sizes", "source" if sample == "anchor" else "target"))
+
+
+def _asymptotic(what: str) -> str:
+    return f"the interval of the {what} is asymptotic, a normal approximation"
 
 
 def _normal_quantile(delta: float) -> float:

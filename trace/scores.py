@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .checks import check_positive
 
 SINKHORN_SLACK = 1e-3
-"""A debiased Sinkhorn divergence this far below 0 is a numerical zero; it is used as it is."""
+"""A debiased Sinkhorn divergence this far below 0 is a numerical zero; it counts as 0."""
 
 MIN_CANDIDATES = 3
 """Fewest development candidates; the paper takes 3 to 5."""
@@ -42,6 +42,18 @@ class Calibration(NamedTuple):
     """Development candidates, which no evaluation may use again."""
 
 
+def with_shift(change: float, scale: float, distance: float) -> float:
+    """``change + scale max(distance, 0)``, the form of all scores.
+
+    Unchecked: NaN stays, and ``0 * inf = 0``, since an unknown but finite factor of nothing is nothing.
+
+    >>> with_shift(1.0, 2.0, -1e-4), with_shift(1.0, 0.0, math.inf)
+    (1.0, 1.0)
+    """
+    d = max(distance, 0.0)
+    return change + (0.0 if 0.0 in (scale, d) else scale * d)
+
+
 def trace_proxy(output_distance: float, sensitivity: float, distance: float, *, c_h: float) -> float:
     """TRACE-Proxy ``M_l2 + c_h L_x^(q) Distance`` (``app:proxy-and-cal``), a ranking score and not a bound.
 
@@ -57,8 +69,9 @@ def trace_proxy(output_distance: float, sensitivity: float, distance: float, *, 
     >>> trace_proxy(1.0, 2.0, 0.5, c_h=3.0)
     4.0
     """
-    shift = _nonnegative(sensitivity, "sensitivity") * _nonnegative(distance, "distance", slack=SINKHORN_SLACK)
-    return _nonnegative(output_distance, "output_distance") + check_positive(c_h, "c_h") * shift
+    change, scale = _nonnegative(output_distance, "output_distance"), _nonnegative(sensitivity, "sensitivity")
+    distance = _nonnegative(distance, "distance", slack=SINKHORN_SLACK)
+    return with_shift(change, check_positive(c_h, "c_h") * scale, distance)
 
 
 def calibrate_c_h(development: Sequence[Candidate], *, evaluation: Sequence[str]) -> Calibration:
@@ -72,7 +85,7 @@ def calibrate_c_h(development: Sequence[Candidate], *, evaluation: Sequence[str]
 
     Raises:
         ValueError: for too few or repeated candidates, an overlap with ``evaluation``, an invalid measurement, or a
-            median that is zero, negative or not finite, so that the ratio has no meaning.
+            median that is zero or not finite, so that the ratio has no meaning.
 
     >>> models = [Candidate("a", 1.0, 2.0, 0.1), Candidate("b", 2.0, 2.0, 0.2), Candidate("c", 9.0, 2.0, 0.9)]
     >>> calibrate_c_h(models, evaluation=["d", "e"])
@@ -82,8 +95,11 @@ def calibrate_c_h(development: Sequence[Candidate], *, evaluation: Sequence[str]
     _check_disjoint(names, evaluation)
     changes = [_nonnegative(c.output_distance, f"output_distance of {c.name!r}") for c in development]
     shifts = [
-        _nonnegative(c.sensitivity, f"sensitivity of {c.name!r}")
-        * _nonnegative(c.distance, f"distance of {c.name!r}", slack=SINKHORN_SLACK)
+        with_shift(
+            0.0,
+            _nonnegative(c.sensitivity, f"sensitivity of {c.name!r}"),
+            _nonnegative(c.distance, f"distance of {c.name!r}", slack=SINKHORN_SLACK),
+        )
         for c in development
     ]
     change = _positive_median(changes, "output_distance", "take candidates whose outputs differ from the first model's")
@@ -98,7 +114,7 @@ def trace_w(output_distance: float, sensitivity_new: float, sinkhorn: float) -> 
         output_distance: M_l2, the model change.
         sensitivity_new: L_x of the updated model.
         sinkhorn: the paper's W, a Sinkhorn divergence in squared feature units; values down to ``-SINKHORN_SLACK``
-            are numerical zeros and are used as they are.
+            are numerical zeros and count as 0.
 
     Raises:
         ValueError: for a NaN, infinite or negative input.
@@ -106,8 +122,8 @@ def trace_w(output_distance: float, sensitivity_new: float, sinkhorn: float) -> 
     >>> trace_w(1.0, 2.0, 0.25)
     1.5
     """
-    shift = _nonnegative(sensitivity_new, "sensitivity_new") * _nonnegative(sinkhorn, "sinkhorn", slack=SINKHORN_SLACK)
-    return _nonnegative(output_distance, "output_distance") + shift
+    change, scale = _nonnegative(output_distance, "output_distance"), _nonnegative(sensitivity_new, "sensitivity_new")
+    return with_shift(change, scale, _nonnegative(sinkhorn, "sinkhorn", slack=SINKHORN_SLACK))
 
 
 def trace_mmd(output_distance: float, rkhs_norm: float, mmd: float) -> float:
@@ -124,8 +140,8 @@ def trace_mmd(output_distance: float, rkhs_norm: float, mmd: float) -> float:
     >>> trace_mmd(1.0, 4.0, 0.25)
     2.0
     """
-    shift = _nonnegative(rkhs_norm, "rkhs_norm") * _nonnegative(mmd, "mmd")
-    return _nonnegative(output_distance, "output_distance") + shift
+    change, scale = _nonnegative(output_distance, "output_distance"), _nonnegative(rkhs_norm, "rkhs_norm")
+    return with_shift(change, scale, _nonnegative(mmd, "mmd"))
 
 
 def _nonnegative(value: float, name: str, *, slack: float = 0.0) -> float:

@@ -14,7 +14,15 @@ import torch
 from torch import Generator, Tensor
 
 from .checks import check_count, check_samples
-from .estimators.kernels import gram, kernel_sum, of_squared_distances, resolve_bandwidth, thinned
+from .estimators.kernels import (
+    centred,
+    gram,
+    kernel_sum,
+    of_squared_distances,
+    resolve_bandwidth,
+    resolving_dtype,
+    thinned,
+)
 from .matching import claim_greedily, refine
 
 _TILE = 2048
@@ -61,7 +69,7 @@ def kernel_means(source: Tensor, pool: Tensor, *, bandwidth: float | None = None
     _check_features(source, pool)
     s = resolve_bandwidth(source, pool, "rbf", bandwidth)
     x = thinned(source, _MAX_WITHIN)
-    x = x - x.mean(dim=0)
+    x, _ = centred(x, x, bandwidth=s)
     within = (kernel_sum(x, x, kernel="rbf", bandwidth=s).total + len(x)) / len(x) ** 2
     return KernelMeans(within, _kernel_sums(pool, source, s) / len(source), s, source, pool)
 
@@ -74,7 +82,6 @@ def mmdmin(
     *,
     bandwidth: float | None = None,
     chosen: Tensor | None = None,
-    cumulative: bool = False,
     means: KernelMeans | None = None,
 ) -> Selection:
     """``count`` rows of the pool, each the best next one for MMD^2 to the source: kernel herding without replacement.
@@ -87,7 +94,6 @@ def mmdmin(
         source, pool: features ``[n, d]`` and ``[m, d]``, one dtype and device.
         bandwidth: the median distance in source and pool if absent.
         chosen: rows of earlier rounds ``[c]``, not to be taken again.
-        cumulative: B is ``chosen`` with the batch; otherwise the batch alone, as the paper writes.
         means: result of `kernel_means` for the same samples; a pick then costs O(m d) and nothing else is computed.
 
     Raises:
@@ -99,9 +105,9 @@ def mmdmin(
     [2, 3]
     """
     _check_features(source, pool)
-    earlier, available = _rows(len(pool), count, chosen, pool.device)
+    available = _rows(len(pool), count, chosen, pool.device)
     means = kernel_means(source, pool, bandwidth=bandwidth) if means is None else _reuse(means, source, pool, bandwidth)
-    y = pool - pool.mean(dim=0)
+    y, _ = centred(pool, pool, bandwidth=means.bandwidth)
     y_squared = torch.linalg.vector_norm(y, dim=1).square()
 
     def kernel_to(row: int) -> Tensor:
@@ -109,22 +115,20 @@ def mmdmin(
         sq[row] = 0
         return of_squared_distances(sq, kernel="rbf", bandwidth=means.bandwidth).double()
 
-    forced = earlier.tolist() if cumulative else []
     to_members = torch.zeros_like(means.to_pool)  # sum_B k(y, y_j)
     members_sum, cross_sum = 0.0, 0.0
     members: list[int] = []
     values: list[float] = []
-    for size in range(1, len(forced) + count + 1):
+    for size in range(1, count + 1):
         score = to_members / size - means.to_pool
-        row = forced[size - 1] if size <= len(forced) else int(score.masked_fill_(~available, torch.inf).argmin())
+        row = int(score.masked_fill_(~available, torch.inf).argmin())
         members_sum += 2 * float(to_members[row]) + 1
         cross_sum += float(means.to_pool[row])
         to_members += kernel_to(row)
         available[row] = False
         members.append(row)
         values.append(means.within + members_sum / size**2 - 2 * cross_sum / size)
-    picks = torch.tensor(members[len(forced) :], device=pool.device)
-    return Selection(picks, values[-1], tuple(values[len(forced) :]))
+    return Selection(torch.tensor(members, device=pool.device), values[-1], tuple(values))
 
 
 @torch.no_grad()
@@ -134,7 +138,6 @@ def w1min(
     count: int,
     *,
     chosen: Tensor | None = None,
-    cumulative: bool = False,
     max_sources: int = 2000,
     max_refinements: int = 100,
     generator: Generator | None = None,
@@ -149,7 +152,6 @@ def w1min(
     Args:
         source, pool: features ``[n, d]`` and ``[m, d]``, one dtype and device.
         chosen: rows of earlier rounds ``[c]``, not to be taken again.
-        cumulative: transport to ``chosen`` with the batch; otherwise to the batch alone, as the paper writes.
         max_sources: a larger source is replaced by a random subsample of this size, in the objective too; needs
             ``generator``.
         max_refinements: most sweeps; 0 for the greedy batch.
@@ -163,19 +165,17 @@ def w1min(
     [1, 3]
     """
     _check_features(source, pool)
-    earlier, available = _rows(len(pool), count, chosen, pool.device)
+    available = _rows(len(pool), count, chosen, pool.device)
     check_count(max_sources, "max_sources")
     if max_refinements < 0:
         raise ValueError(f"max_refinements must be at least 0, got {max_refinements}: 0 keeps the greedy batch")
     if len(source) > max_sources:
         source = _subsample(source, max_sources, generator)
-    fixed = earlier if cumulative else earlier[:0]
-    points, n = len(fixed) + count, len(source)
-    shared = math.gcd(n, points)
-    units = torch.full((n,), points // shared, device=source.device)
-    _, units = claim_greedily(source, pool, fixed, len(fixed), units, n // shared)
+    n = len(source)
+    shared = math.gcd(n, count)
+    units = torch.full((n,), count // shared, device=source.device)
     batch, _ = claim_greedily(source, pool, available.nonzero()[:, 0], count, units, n // shared)
-    batch, costs = refine(source, pool, batch, fixed=fixed, available=available, max_refinements=max_refinements)
+    batch, costs = refine(source, pool, batch, available=available, max_refinements=max_refinements)
     return Selection(batch, costs[-1], tuple(costs))
 
 
@@ -190,7 +190,7 @@ def random(pool_size: int, count: int, *, chosen: Tensor | None = None, generato
     """
     check_count(pool_size, "pool_size")
     device = chosen.device if isinstance(chosen, Tensor) else torch.device("cpu")
-    _, available = _rows(pool_size, count, chosen, device)
+    available = _rows(pool_size, count, chosen, device)
     order = torch.randperm(pool_size, generator=generator, device=generator.device).to(device)
     return Selection(order[available[order]][:count], math.nan)
 
@@ -203,13 +203,14 @@ def _check_features(source: Tensor, pool: Tensor) -> None:
 
 
 def _kernel_sums(x: Tensor, y: Tensor, bandwidth: float) -> Tensor:
-    """``sum_j k(x_i, y_j)``, ``[n]`` in float64, by tiles."""
+    """``sum_j k(x_i, y_j)``, ``[n]`` in float64, by tiles: unlike `kernel_sum`, with no copy of either sample."""
     sums = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    centre = x.mean(dim=0)
+    dtype = resolving_dtype(x, y, x.mean(dim=0), bandwidth)
+    centre = x.mean(dim=0).to(dtype)
     for rows in range(0, len(x), _TILE):
-        x_tile = x[rows : rows + _TILE] - centre
+        x_tile = x[rows : rows + _TILE].to(dtype) - centre
         for columns in range(0, len(y), _TILE):
-            K = gram(x_tile, y[columns : columns + _TILE] - centre, kernel="rbf", bandwidth=bandwidth)
+            K = gram(x_tile, y[columns : columns + _TILE].to(dtype) - centre, kernel="rbf", bandwidth=bandwidth)
             sums[rows : rows + _TILE] += K.sum(dim=1)
     return sums
 
@@ -222,8 +223,8 @@ def _reuse(means: KernelMeans, source: Tensor, pool: Tensor, bandwidth: float | 
     return means
 
 
-def _rows(pool_size: int, count: int, chosen: Tensor | None, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The rows of earlier rounds ``[c]``, and which rows are left ``[pool_size]``."""
+def _rows(pool_size: int, count: int, chosen: Tensor | None, device: torch.device) -> Tensor:
+    """Which rows are left after those of earlier rounds, ``[pool_size]``."""
     check_count(count, "count")
     earlier = torch.empty(0, dtype=torch.long) if chosen is None else chosen
     if not isinstance(earlier, Tensor) or earlier.ndim != 1 or earlier.dtype not in (torch.int32, torch.int64):
@@ -233,15 +234,14 @@ def _rows(pool_size: int, count: int, chosen: Tensor | None, device: torch.devic
             f"chosen holds rows {int(earlier.min())} to {int(earlier.max())}, but the pool has rows "
             f"0 to {pool_size - 1}: pass indices into this pool"
         )
-    earlier = earlier.to(device, torch.long)
     available = torch.ones(pool_size, dtype=torch.bool, device=device)
-    available[earlier] = False
+    available[earlier.to(device, torch.long)] = False
     left = int(available.sum())
     if left != pool_size - len(earlier):
         raise ValueError("chosen holds a row more than once: pass each row of the pool once")
     if count > left:
         raise ValueError(f"count is {count}, but the pool has {left} rows left: ask for fewer or enlarge the pool")
-    return earlier, available
+    return available
 
 
 def _subsample(source: Tensor, size: int, generator: Generator | None) -> Tensor:

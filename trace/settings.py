@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from .checks import check_count, check_level, check_positive
-from .estimators.kernels import KernelName
+from .estimators.kernels import KernelName, check_kernel
 from .losses import BoundConvention
 
 
@@ -47,6 +48,11 @@ class Settings:
             check_positive(getattr(self, name), name)
         for name in ("num_iters", "batch_size", "mmd_samples"):
             check_count(getattr(self, name), name)
+        if self.mmd_samples < 2:
+            raise ValueError("mmd_samples must be at least 2, got 1: an MMD compares pairs of rows")
+        check_kernel(self.kernel, self.bandwidth)
+        if self.mmd_constant is not None and not 0 <= self.mmd_constant < math.inf:
+            raise ValueError(f"mmd_constant must be finite and at least 0, got {self.mmd_constant}")
         for name, allowed in (
             ("distance", ("sinkhorn", "wasserstein1")),
             ("loss_bound", ("true", "paper")),
@@ -54,3 +60,5 @@ class Settings:
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if self.remainders == "corrected":
+            check_level(self.delta + self.eta, "delta + eta")

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from torch import Generator, Tensor
 
+from .checks import check_samples
 from .estimators.draws import TransportEstimate
-from .estimators.kernels import thinned
+from .estimators.kernels import NoBandwidthError, thinned
 from .estimators.mmd import MMDEstimate, mmd
 from .estimators.transport import SelfTransport, sinkhorn_divergence, sinkhorn_floor
 from .estimators.wasserstein import wasserstein1
@@ -53,10 +54,15 @@ def measure_shift(
 
     Args:
         settings: distance, epsilon, kernel and bandwidth; the defaults if absent.
-        source_self, target_self: `self_transport` of either sample's features, where many others are compared with it.
+        source_self, target_self: `self_transport` of either sample's features, where many others are compared with it
+            whole.
         generator: for the floors, and for the subsampling of very large samples.
+
+    Raises:
+        ValueError: for invalid samples, fewer than 2 rows, or rows of which most coincide, without a bandwidth.
     """
     s = settings or Settings()
+    check_samples(source, target, "source", "target", min_samples=2)
     floor = target_floor = None
     if s.distance == "sinkhorn":
         transport = sinkhorn_divergence(
@@ -64,15 +70,32 @@ def measure_shift(
             generator=generator,
         )  # fmt: skip
         if generator is not None:
-            floor, target_floor = (_floor(features, s, generator) for features in (source, target))
+            floor, target_floor = (
+                _floor(features, s, generator, compared)
+                for features, compared in zip((source, target), transport.sample_sizes, strict=True)
+            )
     else:
         transport = wasserstein1(source, target, generator=generator)
+    return Shift(
+        transport, _mmd(source, target, s), floor, source.shape[1], (len(source), len(target)), s, target_floor
+    )
+
+
+def _mmd(source: Tensor, target: Tensor, s: Settings) -> MMDEstimate:
     few, few_new = (thinned(features, s.mmd_samples) for features in (source, target))
-    discrepancy = mmd(few, few_new, kernel=s.kernel, bandwidth=s.bandwidth)
-    return Shift(transport, discrepancy, floor, source.shape[1], (len(source), len(target)), s, target_floor)
+    try:
+        return mmd(few, few_new, kernel=s.kernel, bandwidth=s.bandwidth)
+    except NoBandwidthError as error:
+        raise ValueError(
+            "most rows of source and target coincide, so that their median distance, the kernel's bandwidth, is 0: "
+            "give one with Settings(bandwidth=...), on the command line --set bandwidth=..."
+        ) from error
 
 
-def _floor(features: Tensor, s: Settings, generator: Generator) -> TransportEstimate | None:
+def _floor(features: Tensor, s: Settings, generator: Generator, compared: int) -> TransportEstimate | None:
+    """Between halves of at most as many rows as the distance itself compared."""
     if len(features) < 4:
         return None
-    return sinkhorn_floor(features, epsilon=s.epsilon, num_iters=s.num_iters, num_splits=1, generator=generator)
+    return sinkhorn_floor(
+        features, epsilon=s.epsilon, num_iters=s.num_iters, num_splits=1, max_half=compared, generator=generator
+    )

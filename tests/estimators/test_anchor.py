@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trace.anchor_penalty import lipschitz_penalty
 from trace.estimators import anchor_terms
-from trace.losses import ClippedCrossEntropy, Huber, SquaredError, ZeroOne
+from trace.losses import ClippedCrossEntropy, Huber, Loss, SquaredError, ZeroOne
 
 
 def logits(seed, n=40, classes=3, scale=4.0, dtype=torch.float64):
@@ -36,6 +37,27 @@ def test_a_constant_added_to_all_logits_changes_nothing():
     terms = anchor_terms(z, z + 2.0, ClippedCrossEntropy())
     for term in (terms.worst_label, terms.lipschitz, terms.disagreement, terms.plug_in):
         assert term.value == pytest.approx(0.0, abs=1e-12)
+
+
+class Margin(ClippedCrossEntropy):
+    """``|z|_1 / sqrt(C)``: 1-Lipschitz, and a constant added to all outputs changes it."""
+
+    lipschitz = 1.0
+    change_norms = Loss.change_norms
+
+    def __call__(self, outputs, targets):
+        return self.clip(outputs).abs().sum(dim=1) / math.sqrt(outputs.shape[1])
+
+
+def test_only_losses_that_ignore_a_constant_are_centred():
+    z, loss = logits(0, scale=1.0), Margin()
+    y = labels(0)
+    change = abs(float((loss(z + 2, y) - loss(z, y)).mean()))
+    assert 0.1 < change <= anchor_terms(z, z + 2, loss).lipschitz.value
+    assert change <= float(lipschitz_penalty(z, z + 2, loss))
+    limited = Huber(limit=20.0)
+    moved = limited.change_norms(z[:, :1], z[:, :1] + 2)
+    assert moved.tolist() == pytest.approx([2.0] * len(z))
 
 
 def test_plug_in_is_exact_for_a_calibrated_model():

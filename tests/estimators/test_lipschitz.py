@@ -227,6 +227,11 @@ def test_a_failing_model_is_named():
         gradient_norms(lambda x: attention(x, x, x)[0], *data(), LOSS, at=attention)
 
 
+def test_a_model_without_room_is_told_apart_from_a_wrong_shape():
+    with pytest.raises(ValueError, match="model ran out of memory on 10 inputs: lower batch_size"):
+        gradient_norms(lambda x: x.new_empty(2**50), *data(), LOSS, batch_size=10)
+
+
 def test_layer_that_does_not_run_once():
     model, (x, y) = network(), data()
     with pytest.raises(ValueError, match="at was run 0 times by model"):

@@ -95,6 +95,31 @@ def test_margins_of_a_kernel_sum(monkeypatch):
     assert symmetric.total == pytest.approx(own.sum(), rel=1e-10)
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "laplace"])
+@pytest.mark.parametrize("estimator", ["unbiased", "block"])
+@pytest.mark.parametrize("gap", [20, 1000, 10_000])
+def test_a_spread_far_beyond_the_bandwidth_in_single_precision(kernel, estimator, gap):
+    x, y = 0.1 * cloud(0, 400, 1, torch.float32), 0.1 * cloud(1, 300, 1, torch.float32) + 0.05
+    x[::4] += gap
+    y[::4] += gap
+    single, double = (mmd(*xy, kernel=kernel, bandwidth=0.19, estimator=estimator)
+                      for xy in ((x, y), (x.double(), y.double())))  # fmt: skip
+    assert single.squared == pytest.approx(double.squared, rel=1e-3)
+
+
+def test_usual_features_stay_in_single_precision():
+    x = torch.nn.functional.normalize(cloud(0, 500, 64, torch.float32), dim=1)
+    assert kernels.centred(x, x, bandwidth=median_bandwidth(x, x))[0].dtype == torch.float32
+
+
+def test_even_strides_of_a_very_large_sample():
+    """Single precision has no odd integers beyond 2^24."""
+    n = 2**24 + 2
+    chosen = kernels.even_strides(n, n // 2 + 1)
+    assert int(chosen[-1]) == n - 1
+    assert len(chosen.unique()) == len(chosen)
+
+
 def test_standard_error_is_the_spread_over_draws():
     for estimator in ("block", "linear"):
         found = [mmd(cloud(s, 400), cloud(1000 + s, 400) + 0.3, bandwidth=1.0, estimator=estimator) for s in range(80)]

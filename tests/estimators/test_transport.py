@@ -176,10 +176,13 @@ def test_subsampling_reports_the_spread(generator):
         x, y, max_samples=350, subsample=200, num_draws=8, generator=torch.Generator().manual_seed(0)
     )
     assert again == drawn
+    with_self = sinkhorn_divergence(
+        x, y, x_self=self_transport(x), max_samples=350, subsample=200, num_draws=8,
+        generator=torch.Generator().manual_seed(0),
+    )  # fmt: skip
+    assert with_self == drawn  # it belongs to the whole sample
     with pytest.raises(ValueError, match=r"pass a torch\.Generator"):
         sinkhorn_divergence(x, y, max_samples=350)
-    with pytest.raises(ValueError, match="cannot be reused beyond max_samples"):
-        sinkhorn_divergence(x, y, max_samples=350, x_self=self_transport(x), generator=generator)
     with pytest.raises(ValueError, match="num_draws"):
         sinkhorn_divergence(x, y, max_samples=350, num_draws=1, generator=generator)
 
@@ -191,6 +194,12 @@ def test_floor_is_the_divergence_between_halves(generator):
     assert floor.value == pytest.approx(between, rel=0.1)
     assert floor.value > 0.1
     assert floor.num_draws == 4
+    smaller = sinkhorn_floor(x, generator=generator, num_splits=4, max_half=30)
+    assert smaller.sample_sizes == (30, 30)
+    assert smaller.value > floor.value  # smaller samples lie further apart
+    assert sinkhorn_floor(x, generator=generator, max_half=200).sample_sizes == (100, 100)
+    with pytest.raises(ValueError, match="max_half must be a whole number"):
+        sinkhorn_floor(x, generator=generator, max_half=0)
     with pytest.raises(ValueError, match="x has 3 samples, at least 4"):
         sinkhorn_floor(x[:3], generator=generator)
     with pytest.raises(ValueError, match="num_splits must be a whole number"):

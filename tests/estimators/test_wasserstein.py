@@ -74,6 +74,14 @@ def test_subsamples_large_samples(generator):
         wasserstein1(x, y, max_samples=250)
 
 
+def test_one_dimension_is_sorted_whole_whatever_its_size():
+    x, y = cloud(0, 300, 1), cloud(1, 200, 1) + 1
+    found = wasserstein1(x, y, max_samples=250)
+    assert found.value == pytest.approx(wasserstein_distance(x[:, 0], y[:, 0]), rel=1e-9)
+    assert found.sample_sizes == (300, 200)
+    assert math.isnan(found.spread)
+
+
 @pytest.mark.filterwarnings("ignore:numItermax reached")
 def test_says_when_the_solver_stopped_early():
     x, y = cloud(0, 200), cloud(1, 200)

@@ -3,8 +3,19 @@
 import numpy as np
 import pytest
 
-from experiments.frame import calibration, evaluated, groups, isolation_frame, size, stacked, synthetic_frame, where
+from experiments.frame import (
+    calibration,
+    evaluated,
+    groups,
+    isolation_frame,
+    proxies,
+    size,
+    stacked,
+    synthetic_frame,
+    where,
+)
 from tests.experiments.synthetic_records import both, grid, isolation, record
+from trace.scores import trace_mmd, trace_proxy, trace_w
 
 
 def test_all_pairs_of_all_models_are_rows():
@@ -36,6 +47,22 @@ def test_c_h_is_the_ratio_of_medians_of_the_development_candidates():
     assert size(scored) == 16
     proxy = scored["output_distance"] + c_h["distance"] * scored["sensitivity_target"] * scored["distance"]
     assert np.allclose(scored["proxy_ot"], proxy)
+
+
+@pytest.mark.parametrize("transport", [-4e-4, 0.3])
+def test_scores_are_those_of_the_library(transport):
+    """Also for a divergence that is a numerical zero below 0."""
+    frame = where(synthetic_frame([record(transport=transport)]), model="mlp")
+    c_h = {"distance": 0.7, "mmd": 0.4}
+    frame |= proxies(frame, c_h)
+    for i in range(size(frame)):
+        row = {name: column[i] for name, column in frame.items()}
+        change, scale, w, mmd = (row[name] for name in ("output_distance", "sensitivity_target", "transport", "mmd"))
+        assert w == transport
+        assert row["trace_w"] == pytest.approx(trace_w(change, scale, w))
+        assert row["trace_mmd"] == pytest.approx(trace_mmd(change, row["rkhs_norm"], mmd))
+        assert row["proxy_ot"] == pytest.approx(trace_proxy(change, scale, w, c_h=0.7))
+        assert row["proxy_mmd"] == pytest.approx(trace_proxy(change, scale, mmd, c_h=0.4))
 
 
 def test_an_evaluated_candidate_cannot_calibrate():

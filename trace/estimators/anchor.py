@@ -20,7 +20,6 @@ from torch import Tensor
 from ..checks import check_level, check_paired
 from ..losses import Loss
 from .concentration import Interval, bernstein_interval, hoeffding_interval
-from .output_distance import centred_change_norms
 
 _NO_INTERVAL = Interval(-math.inf, math.inf, math.nan)
 
@@ -101,7 +100,7 @@ def _unavailable(reason: str) -> AnchorTerm:
 def _lipschitz_term(outputs: Tensor, new_outputs: Tensor, loss: Loss, delta: float) -> AnchorTerm:
     if not math.isfinite(loss.lipschitz):
         return _unavailable(f"{type(loss).__name__} has no finite Lipschitz constant in the outputs")
-    norms = centred_change_norms(loss.clip(new_outputs) - loss.clip(outputs))
+    norms = loss.change_norms(outputs, new_outputs)
     reach = loss.output_diameter(outputs.shape[1])
     return _term(loss.lipschitz * norms, 0, loss.lipschitz * reach, delta)
 

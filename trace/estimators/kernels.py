@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ KernelName = Literal["rbf", "laplace"]
 
 _TILE = 1024
 _SMALLEST_BANDWIDTH = 1e-15
+_BLUR = 1e-4
+"""Largest rounding error of a squared distance, in squared bandwidths, that single precision may keep."""
 
 
 def gram(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) -> Tensor:
@@ -97,11 +99,30 @@ def _tiles(n: int) -> Iterator[slice]:
         yield slice(start, min(start + _TILE, n))
 
 
-def centred(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Both samples minus their pooled mean: kernels do not change, cancellation far from the origin goes away."""
+def centred(x: Tensor, y: Tensor, *, bandwidth: float | None = None) -> tuple[Tensor, Tensor]:
+    """Both samples minus their pooled mean: kernels do not change, cancellation far from the origin goes away.
+
+    With a bandwidth, in the `resolving_dtype`.
+    """
     mean = (x.sum(dim=0) + y.sum(dim=0)) / (len(x) + len(y))
-    x_centred = x - mean
-    return x_centred, x_centred if y is x else y - mean
+    dtype = x.dtype if bandwidth is None else resolving_dtype(x, y, mean, bandwidth)
+    mean = mean.to(dtype)
+    x_centred = x.to(dtype) - mean
+    return x_centred, x_centred if y is x else y.to(dtype) - mean
+
+
+def resolving_dtype(x: Tensor, y: Tensor, centre: Tensor, bandwidth: float) -> torch.dtype:
+    """The samples' dtype, or float64 where rounding of ``|x - y|^2`` in it would show at the scale of the bandwidth.
+
+    Squared distances by one GEMM are off by about ``eps max |x - centre|^2``.
+    """
+    tiles = (z[rows] - centre for z in (x, y) for rows in _tiles(len(z)))
+    reach = max(float(torch.linalg.vector_norm(tile, dim=1).max()) for tile in tiles)
+    return torch.float64 if reach**2 * torch.finfo(x.dtype).eps > _BLUR * bandwidth**2 else x.dtype
+
+
+class NoBandwidthError(ValueError):
+    """The median heuristic found 0."""
 
 
 @torch.no_grad()
@@ -123,7 +144,7 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 1000) -> float:
     distances = squared_distances(pooled, pooled)[upper[0], upper[1]]
     median = float(distances.median().sqrt()) if len(distances) else 0.0
     if median <= 1e-6 * largest:
-        raise ValueError(
+        raise NoBandwidthError(
             "the median distance is 0 (most points coincide), so it gives no bandwidth: pass bandwidth=..."
         )
     return median
@@ -131,7 +152,7 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 1000) -> float:
 
 def even_strides(n: int, count: int) -> Tensor:
     """``count`` indices spread evenly over ``0..n-1``: a thinning that needs no random numbers."""
-    return torch.linspace(0, n - 1, count).round().long()
+    return torch.linspace(0, n - 1, count, dtype=torch.float64).round().long()
 
 
 def thinned(x: Tensor, count: int) -> Tensor:
@@ -141,10 +162,13 @@ def thinned(x: Tensor, count: int) -> Tensor:
 
 def resolve_bandwidth(x: Tensor, y: Tensor, kernel: str, bandwidth: float | None) -> float:
     """The given bandwidth if it is valid, else the median heuristic; refuses unknown kernels."""
-    if kernel not in ("rbf", "laplace"):
+    check_kernel(kernel, bandwidth)
+    return median_bandwidth(x, y) if bandwidth is None else bandwidth
+
+
+def check_kernel(kernel: str, bandwidth: float | None) -> None:
+    """A known kernel, with a bandwidth that is valid or still to be found."""
+    if kernel not in get_args(KernelName):
         raise ValueError(f"kernel must be 'rbf' or 'laplace', got {kernel!r}")
-    if bandwidth is None:
-        return median_bandwidth(x, y)
-    if check_positive(bandwidth, "bandwidth") < _SMALLEST_BANDWIDTH:
+    if bandwidth is not None and check_positive(bandwidth, "bandwidth") < _SMALLEST_BANDWIDTH:
         raise ValueError(f"bandwidth must be at least {_SMALLEST_BANDWIDTH:g}, got {bandwidth:g}: rescale the features")
-    return bandwidth

@@ -63,6 +63,8 @@ def rows_of(function: Model, x: Tensor, name: str) -> Tensor:
     try:
         rows = function(x)
     except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error):
+            raise ValueError(f"{name} ran out of memory on {len(x)} inputs: lower batch_size ({error})") from error
         raise ValueError(
             f"{name} failed on inputs {list(x.shape)} of {x.dtype} on {x.device}: give it the shape, dtype and device "
             f"it was made for ({error})"

@@ -69,7 +69,7 @@ def mmd(
         raise ValueError(f"estimator must be one of {', '.join(least)}, got {estimator!r}")
     check_samples(x, y, min_samples=least[estimator])
     s = resolve_bandwidth(x, y, kernel, bandwidth)
-    x, y = centred(x, y)
+    x, y = centred(x, y, bandwidth=s)
     error = math.nan
     if estimator in ("unbiased", "biased"):
         squared, error = _quadratic(x, y, kernel, s, unbiased=estimator == "unbiased")

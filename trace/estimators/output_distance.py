@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_paired, check_positive
+from ..losses import centred_change_norms
 
 
 class OutputDistance(NamedTuple):
@@ -54,10 +55,3 @@ def output_distance(logits: Tensor, new_logits: Tensor, *, clip_at: float | None
         num_samples=len(norms),
         reach=math.inf if clip_at is None else 2 * clip_at * math.sqrt(change.shape[1]),
     )
-
-
-def centred_change_norms(change: Tensor) -> Tensor:
-    """``|v - mean(v)|`` of every row of ``change [n, C]``; for a single output there is nothing to centre."""
-    if change.shape[1] == 1:
-        return change.abs().squeeze(1)
-    return torch.linalg.vector_norm(change - change.mean(dim=1, keepdim=True), dim=1)

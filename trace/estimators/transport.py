@@ -84,7 +84,7 @@ def sinkhorn_divergence(
         domain: "auto" takes the kernel domain where ``exp(-C / eps)`` is in range of the dtype and the log domain
             elsewhere; the other two names force one.
         memory_budget: bytes one kernel matrix may take; above it blocks are made anew in each sweep.
-        x_self, y_self: results of `self_transport` for the same sample and epsilon.
+        x_self, y_self: results of `self_transport` for the same sample and epsilon; of no use beyond ``max_samples``.
         max_samples: beyond this size of either sample the mean over ``num_draws`` subsamples of size ``subsample`` is
             returned with its spread, and ``generator`` is needed. Smaller samples lie further apart: the mean is biased
             upwards by about the difference of their floors (`sinkhorn_floor`).
@@ -118,13 +118,12 @@ def sinkhorn_divergence(
         xx = _reuse(x_self, x_kept, a, epsilon, "x_self") or transport(x_kept, a, x_kept, a)
         yy = _reuse(y_self, y_kept, b, epsilon, "y_self") or transport(y_kept, b, y_kept, b)
         xy = transport(x_kept, a, y_kept, b)
-        parts = (xy, xx, yy)
         return TransportEstimate(
             value=xy.value - (xx.value + yy.value) / 2,
             cost="squared_euclidean",
-            converged=all(s.converged for s in parts),
+            converged=all(s.converged for s in (xy, xx, yy)),
             num_iters=xy.num_iters,
-            marginal_error=max(s.marginal_error for s in parts),
+            marginal_error=max(s.marginal_error for s in (xy, xx, yy)),
             value_error=max(xy.value_error, (xx.value_error + yy.value_error) / 2),
             sample_sizes=(len(x), len(y)),
             standard_error=math.hypot(_weighted_error(xy.f - xx.f, a), _weighted_error(xy.g - yy.f, b)),
@@ -132,8 +131,7 @@ def sinkhorn_divergence(
 
     if max(len(x), len(y)) <= max_samples:
         return divergence(x, x_weights, y, y_weights)
-    if x_self or y_self:
-        raise ValueError(f"x_self and y_self cannot be reused beyond max_samples={max_samples}: leave them out")
+    x_self = y_self = None  # of the whole samples
     return over_draws(divergence, x, x_weights, y, y_weights, subsample, num_draws, generator)
 
 
@@ -142,6 +140,7 @@ def sinkhorn_floor(
     *,
     generator: Generator,
     num_splits: int = 3,
+    max_half: int | None = None,
     epsilon: float = 0.1,
     num_iters: int = 200,
     tol: float = 1e-5,
@@ -149,11 +148,12 @@ def sinkhorn_floor(
     """Same-distribution floor: the mean divergence between random halves of one sample ``x [n, d]``.
 
     In many dimensions this is far from 0; a distance below it says nothing about a shift. The halves have n/2 points
-    each, so the floor of n against n points is somewhat lower.
+    each, so the floor of n against n points is somewhat lower. Where the distance was that of smaller subsamples,
+    ``max_half`` is their size.
     """
     check_sample(x, "x", min_samples=4)
     check_count(num_splits, "num_splits")
-    half = len(x) // 2
+    half = min(len(x) // 2, len(x) if max_half is None else check_count(max_half, "max_half"))
 
     def between_halves() -> TransportEstimate:
         order = torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)

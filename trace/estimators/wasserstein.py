@@ -25,7 +25,8 @@ def wasserstein1(
     """Exact 1-Wasserstein distance with Euclidean cost (``def:w1``), by POT; sorted quantiles in one dimension.
 
     Samples ``x [n, d]``, ``y [m, d]``; the value is in units of x. Solved on the CPU in float64 with an n x m cost
-    matrix; beyond ``max_samples`` the mean over subsamples is returned (biased upwards, see its spread).
+    matrix; beyond ``max_samples`` the mean over subsamples is returned (biased upwards, see its spread). In one
+    dimension any number is sorted whole.
 
     >>> import torch
     >>> x = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
@@ -49,6 +50,6 @@ def wasserstein1(
         error = 0.0 if converged else math.inf
         return TransportEstimate(float(value), "euclidean", converged, 0, 0.0, error, sample_sizes=(len(x), len(y)))
 
-    if max(len(x), len(y)) <= max_samples:
+    if x.shape[1] == 1 or max(len(x), len(y)) <= max_samples:
         return distance(x, x_weights, y, y_weights)
     return over_draws(distance, x, x_weights, y, y_weights, subsample, num_draws, generator)
