@@ -21,7 +21,7 @@ def models(update):
 
 @pytest.fixture
 def samples(update):
-    return "--source", update / "source.npz", "--target", update / "target.npz"
+    return "--source", update / "source.npz", "--target", update / "target.npz", "--hold-out"
 
 
 def part(n, shift, seed):
@@ -57,7 +57,8 @@ def test_gives_the_library_s_numbers(diagnosed, models, samples, update):
 
 def test_saved_outputs_give_everything_but_gradients(diagnosed, models, samples, update):
     full = diagnosed(*models, *samples)["anchors"]["source"]
-    saved = diagnosed("--source", update / "source_logits.npz", "--target", update / "target_logits.npz")
+    logits = ("--source", update / "source_logits.npz", "--target", update / "target_logits.npz")
+    saved = diagnosed(*logits, "--hold-out")
     record = saved["anchors"]["source"]
     for key in ("model_change", "gap_source", "gap_target", "emp_shift_mmd", "bound_mmd"):
         assert record[key] == pytest.approx(full[key], rel=1e-5)
@@ -71,8 +72,20 @@ def test_safetensors(diagnosed, models, samples, update, tmp_path):
         arrays = np.load(update / f"{name}.npz")
         files[name] = tmp_path / f"{name}.safetensors"
         save_file({key: torch.from_numpy(arrays[key]) for key in ("x", "y")}, files[name])
-    found = diagnosed(*models, "--source", files["source"], "--target", files["target"])
+    found = diagnosed(*models, "--source", files["source"], "--target", files["target"], "--hold-out")
     assert found["anchors"] == diagnosed(*models, *samples)["anchors"]
+
+
+def test_training_rows_are_not_held_out_unasked(diagnosed, tool, models, samples):
+    found = diagnosed(*models, *samples[:-1])
+    record, notes = found["anchors"]["source"], found["notes"]["source"]
+    assert record["sizes"] == {"source": 200, "target": 160}
+    assert record["gap_source"] is None
+    assert record["reasons"]["gap_source"] == "needs a validation split"
+    assert sum("are held out: give --source-val" in note or "give --target-val" in note for note in notes) == 2
+    code, _, err = tool("diagnose", *models, *samples, "--source-val", samples[1], "--target-val", samples[3])
+    assert code == 3
+    assert "--hold-out has nothing to split: every sample has its -val, leave it out" in err
 
 
 def test_the_seed_decides(diagnosed, models, samples):

@@ -101,7 +101,8 @@ def test_transparency_becomes_white(tmp_path):
 
 def test_timm_models_on_folders(diagnosed, pictures, networks):
     options = ("--features", "global_pool", "--unit-features", "--image-size", "32")
-    found = diagnosed(*networks, "--source", pictures / "photos", "--target", pictures / "drawings", *options)
+    found = diagnosed(*networks, "--source", pictures / "photos", "--target", pictures / "drawings", "--hold-out",
+                      *options)  # fmt: skip
     record = found["anchors"]["source"]
     assert record["sizes"] == {"source": 20, "target": 20, "source_val": 4, "target_val": 4}
     assert record["bound_ot"] > 0
@@ -109,7 +110,7 @@ def test_timm_models_on_folders(diagnosed, pictures, networks):
 
 
 def test_timm_models_on_split_files(diagnosed, pictures, networks):
-    options = ("--features", "global_pool", "--unit-features", "--image-size", "32")
+    options = ("--features", "global_pool", "--unit-features", "--image-size", "32", "--hold-out")
     domains = ("--source", f"real={pictures / 'photos_train.txt'}", "--target", pictures / "drawings_train.txt")
     folders = ("--source", pictures / "photos", "--target", pictures / "drawings", "--classes", "dog,cat")
     split = diagnosed(*networks, *domains, *options)["anchors"]["real"]
@@ -144,10 +145,10 @@ def test_what_is_wrong_with_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("cat/a.png\n", "line 1: 'cat/a.png' is no `path label` line"),
+        ("cat/a.png\n", "line 1: 'cat/a.png' is no label: a line is `path label`, and labels count from 0"),
         ("cat/a.png 0\ncat/b.png one\n", "line 2"),
-        ("/etc/a.png 0\n", "leaves the folder"),
-        ("../a.png 0\n", "leaves the folder"),
+        ("/etc/a.png 0\n", "leaves the data folder"),
+        ("../a.png 0\n", "leaves the data folder"),
         ("\n", "names no image"),
         ("cat/absent.png 0\n", "absent.png does not exist"),
     ],

@@ -282,7 +282,7 @@ def test_every_model_sees_every_row_once(diagnosed, update, tmp_path, monkeypatc
     monkeypatch.syspath_prepend(str(tmp_path))
     anchors = ("--source", f"a={update / 'source.npz'}", "--source", f"b={update / 'test.npz'}")
     diagnosed("--model", f"{module}:old", "--new-model", f"{module}:new", *anchors, "--target", update / "target.npz",
-              "--features", features)  # fmt: skip
+              "--features", features, "--hold-out")  # fmt: skip
     everything, held_out_anchors, held_out_target = 200 + 300 + 160, 30 + 45, 24
     rows_seen = sys.modules[module].rows
     unused = held_out_target if features == "identity" else 0  # where only the new model's losses are needed

@@ -50,7 +50,7 @@ def measure(
     models: tuple[AnyModel, AnyModel],
     anchors: Sequence[Anchor],
     target: Part,
-    target_val: Part,
+    target_val: Part | None,
     question: Question,
     *,
     generator: Generator,
@@ -92,9 +92,9 @@ def _case(
         warnings.simplefilter("always")
         evidence = examine(
             old, new, anchor.source.sample, target.sample,
-            source_val=anchor.val.sample, target_val=prepared.target_val.sample, features=features,
-            gradient_at=prepared.gradient_at, anchor_test=None if anchor.test is None else anchor.test.sample,
-            target_self=target_self, generator=generator, stage=stages,
+            source_val=_sample(anchor.val), target_val=_sample(prepared.target_val), anchor_test=_sample(anchor.test),
+            features=features, gradient_at=prepared.gradient_at, target_self=target_self, generator=generator,
+            stage=stages,
         )  # fmt: skip
         with stages("outputs"):
             on_source = (old.outputs(anchor.source.sample), new.outputs(anchor.source.sample))
@@ -112,3 +112,7 @@ def _case(
         classes=classes,
         notes=(*prepared.notes, *dict.fromkeys(str(warning.message) for warning in caught)),
     )
+
+
+def _sample(part: Part | None) -> Sample | None:
+    return None if part is None else part.sample

@@ -34,8 +34,11 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
                       help="training data of Q, the anchor; repeat for several")  # fmt: skip
     data.add_argument("--target", required=required, metavar="DATA", help="training data of Q~; labels may be missing")
     data.add_argument("--source-val", action="append", default=[], metavar="[NAME=]DATA",
-                      help="held-out anchor data; without it, a stratified 15 percent of --source")  # fmt: skip
-    data.add_argument("--target-val", metavar="DATA", help="held-out target data; without it, 15 percent of --target")
+                      help="anchor data that no model was trained on; the gate asks for it")  # fmt: skip
+    data.add_argument("--target-val", metavar="DATA", help="target data that no model was trained on")
+    data.add_argument("--hold-out", action="store_true",
+                      help="hold out 15 percent of --source and --target where no -val is given: only if no model was "
+                      "trained on them")  # fmt: skip
     data.add_argument("--anchor-test", action="append", default=[], metavar="[NAME=]DATA",
                       help="labelled anchor data, for the true change of the risk")  # fmt: skip
     data.add_argument("--label", metavar="COLUMN", help="label column of tables (default: label, y or target)")

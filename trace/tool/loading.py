@@ -42,8 +42,8 @@ class Loader:
         """Whether all samples are tables."""
         self.notes: list[str] = []
 
-    def samples(self) -> tuple[list[Anchor], Part, Part]:
-        """All anchors, the target, and its held-out part."""
+    def samples(self) -> tuple[list[Anchor], Part, Part | None]:
+        """All anchors, the target, and its held-out part if there is one."""
         a = self.arguments
         sources = named_paths(a.source, "--source", ANCHOR)
         only = next(iter(sources)) if len(sources) == 1 else ANCHOR
@@ -58,17 +58,24 @@ class Loader:
                     raise ToolError(f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
                                     f"{', '.join(sources)}")  # fmt: skip
                 raise ToolError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
+        if a.hold_out and a.target_val and set(vals) == set(sources):
+            raise ToolError("--hold-out has nothing to split: every sample has its -val, leave it out")
         anchors = []
         for name, path in sources.items():
             source, val = self._pair(path, vals.get(name), "--source")
             anchors.append(Anchor(name, source, val, self._part(tests[name]) if name in tests else None))
         return anchors, *self._pair(a.target, a.target_val, "--target")
 
-    def _pair(self, path: str, val: str | None, option: str) -> tuple[Part, Part]:
+    def _pair(self, path: str, val: str | None, option: str) -> tuple[Part, Part | None]:
+        """A training sample and its held-out rows: as given, split off with ``--hold-out``, or none."""
         labelled = option == "--source"
         part = self._part(path, labelled=labelled)
         if val is not None:
             return part, self._part(val, labelled=labelled)
+        if not self.arguments.hold_out:
+            self._note(f"no rows of {path} are held out: give {option}-val with rows that no model was trained on, or "
+                       "--hold-out if none was trained on these")  # fmt: skip
+            return part, None
         n = len(part.names)
         train, held = held_out(part, self.generator) if n > 1 else (part, part.at(torch.arange(0)))
         if not held.names:
@@ -76,7 +83,7 @@ class Loader:
         kind = "stratified " if part.sample.y is not None and self.classification else ""
         self._note(
             f"{len(held.names)} of the {n} rows of {path} are held out ({kind}15 percent, seed "
-            f"{self.arguments.seed}); if the models were trained on them, give {option}-val"
+            f"{self.arguments.seed}), as rows that no model was trained on (--hold-out)"
         )
         return train, held
 

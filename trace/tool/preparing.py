@@ -27,15 +27,16 @@ class Anchor(NamedTuple):
 
     name: str
     source: Part
-    val: Part
+    val: Part | None
+    """Rows that no model was trained on."""
     test: Part | None
 
     def parts(self) -> list[Part]:
         return [part for part in (self.source, self.val, self.test) if part is not None]
 
     def scaled(self, scaling: Scaling) -> Anchor:
-        test = None if self.test is None else scaling.scaled(self.test)
-        return Anchor(self.name, scaling.scaled(self.source), scaling.scaled(self.val), test)
+        val, test = (None if part is None else scaling.scaled(part) for part in (self.val, self.test))
+        return Anchor(self.name, scaling.scaled(self.source), val, test)
 
 
 class Question(NamedTuple):
@@ -61,7 +62,7 @@ class Prepared(NamedTuple):
 
     anchors: list[Anchor]
     target: Part
-    target_val: Part
+    target_val: Part | None
     probes: tuple[Probe, Probe]
     features: Features
     gradient_at: tuple[nn.Module, nn.Module] | None
@@ -72,26 +73,27 @@ def prepare(
     models: tuple[AnyModel, AnyModel],
     anchors: Sequence[Anchor],
     target: Part,
-    target_val: Part,
+    target_val: Part | None,
     question: Question,
     stages: Stages,
 ) -> Prepared:
     """Settle everything that anchors share."""
     q, notes = question, []
-    _check_alike([target, target_val, *(part for anchor in anchors for part in anchor.parts())])
+    _check_alike(_parts(target, target_val, anchors))
     at = (models[0].layer(q.features), models[1].layer(q.features)) if q.gradients == "features" else None
     run: tuple[nn.Module, nn.Module] = models
     if q.scale_columns:
         scaling = Scaling.of([anchor.source for anchor in anchors])
         anchors = [anchor.scaled(scaling) for anchor in anchors]
-        target, target_val = scaling.scaled(target), scaling.scaled(target_val)
+        target = scaling.scaled(target)
+        target_val = None if target_val is None else scaling.scaled(target_val)
         run = (scaling.undone_before(models[0]), scaling.undone_before(models[1]))
         notes.append("columns count in units of their standard deviation in the source; --scale none keeps their own")
     if q.features == "identity" and target.sample.x.ndim > 2:
         notes.append(
             "the shift is measured in raw pixels; a layer says more about images, such as --features global_pool"
         )
-    parts = [target, target_val, *(part for anchor in anchors for part in anchor.parts())]
+    parts = _parts(target, target_val, anchors)
     probes = (Probe(run[0], "--model", q.loss, q.settings), Probe(run[1], "--new-model", q.loss, q.settings))
     for probe, model, key in zip(probes, models, ("logits", "new_logits"), strict=True):
         if isinstance(model, SavedOutputs):
@@ -113,6 +115,11 @@ def prepare(
             "total variance; choose it with --set epsilon=..."
         )
     return Prepared(list(anchors), target, target_val, probes, features, at, notes)
+
+
+def _parts(target: Part, target_val: Part | None, anchors: Sequence[Anchor]) -> list[Part]:
+    held = [] if target_val is None else [target_val]
+    return [target, *held, *(part for anchor in anchors for part in anchor.parts())]
 
 
 def _features(model: nn.Module, layer: nn.Module | None, probe: Probe, q: Question, parts: Sequence[Part]) -> Features:
