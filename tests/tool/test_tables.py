@@ -98,6 +98,29 @@ def test_units_of_columns_do_not_matter(diagnosed, tmp_path):
     assert raw["gap_source"] == pytest.approx(records[0]["gap_source"], rel=1e-6)
 
 
+def test_an_input_of_the_models_is_no_label(diagnosed, tmp_path):
+    """Columns x and y are inputs; the label is `target`."""
+    x, y = rows(120, 0.0, 0)
+    frame = pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "target": y})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    skops.io.dump(LogisticRegression().fit(frame[["x", "y"]], frame["target"]), tmp_path / "m.skops")
+    model = ("--model", tmp_path / "m.skops", "--new-model", tmp_path / "m.skops")
+    record = diagnosed(*model, "--source", tmp_path / "a.csv", "--target", tmp_path / "a.csv", "--hold-out")
+    assert record["anchors"]["source"]["gap_source"] is not None
+
+
+def test_labels_stored_as_floats(diagnosed, tmp_path):
+    """Classes 1.0 and 2.0, read from CSV as floats: outputs 0 and 1."""
+    x, y = rows(200, 0.0, 0)
+    frame = pd.DataFrame(x.astype(float), columns=["a", "b", "c"]).assign(label=y + 1.0)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    skops.io.dump(LogisticRegression().fit(frame[["a", "b", "c"]], frame["label"]), tmp_path / "m.skops")
+    model = ("--model", tmp_path / "m.skops", "--new-model", tmp_path / "m.skops")
+    found = diagnosed(*model, "--source", tmp_path / "a.csv", "--target", tmp_path / "a.csv",
+                      "--anchor-test", tmp_path / "a.csv")["anchors"]["source"]  # fmt: skip
+    assert found["risk_change"] == 0.0
+
+
 def test_the_target_may_have_no_labels_but_the_source_must(diagnosed, tool, folder, models):
     bare = pd.read_csv(folder / "target.csv").drop(columns="outcome")
     bare.to_csv(folder / "bare.csv", index=False)
