@@ -99,6 +99,31 @@ def test_transparency_becomes_white(tmp_path):
     assert float(read(tmp_path).x.min()) == 1.0
 
 
+@pytest.mark.parametrize(("dtype", "suffix"), [(np.uint16, "png"), (np.int32, "tif"), (np.float32, "tif")])
+def test_more_than_8_bits_are_refused(tmp_path, dtype, suffix):
+    Image.fromarray(np.full((8, 8), 300, dtype)).save(tmp_path / f"deep.{suffix}")
+    with pytest.raises(ToolError, match=r"deep\.\w+ has 16 or 32 bits a pixel.*: convert it to 8"):
+        read(tmp_path)
+
+
+def test_models_that_want_other_images(tool, pictures, networks, tmp_path):
+    """Imagenet's deviation against 0.5, at one size; with arrays nothing is preprocessed."""
+    other = timm.create_model("test_vit", num_classes=2)
+    assert other.pretrained_cfg["mean"] != timm.create_model("resnet10t").pretrained_cfg["mean"]
+    save_file(other.state_dict(), tmp_path / "vit.safetensors")
+    models = (*networks[:2], "--new-model", f"timm:test_vit@{tmp_path / 'vit.safetensors'}", "--image-size", "160")
+    code, _, err = tool("diagnose", *models, "--source", pictures / "photos", "--target", pictures / "drawings")
+    assert code == 3
+    assert "the models want images in other crops, interpolations or scales: compare models that share their" in err
+    code, _, err = tool("diagnose", *models[:-2], "--source", pictures / "photos", "--target", pictures / "drawings")
+    assert code == 3
+    assert "in other sizes ([3, 176, 176] against [3, 160, 160])" in err
+    x = np.random.default_rng(0).normal(size=(8, 3, 160, 160)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(8) % 2)
+    code, _, err = tool("diagnose", *models, "--source", tmp_path / "a.npz", "--target", tmp_path / "a.npz")
+    assert code == 0, err
+
+
 def test_timm_models_on_folders(diagnosed, pictures, networks):
     options = ("--features", "global_pool", "--unit-features", "--image-size", "32")
     found = diagnosed(*networks, "--source", pictures / "photos", "--target", pictures / "drawings", "--hold-out",
