@@ -54,7 +54,7 @@ class Question(NamedTuple):
     scale_columns: bool
     """Measure inputs in units of each column's standard deviation in the sources."""
     scale_epsilon: bool
-    """Multiply the settings' epsilon by the features' total variance, for features that are not of unit length."""
+    """Multiply the settings' epsilon by the total variance of the source's features, unless they are of unit length."""
 
 
 class Prepared(NamedTuple):
@@ -104,17 +104,26 @@ def prepare(
         features = _features(run[0], layer, probes[0], q, parts)
         _check_classes(q, probes[0].outputs(target.sample).shape[1])
         notes += [_PROBABILITIES.format(p.name) for p in probes if _sums_to_one(p.outputs(target.sample))]
-    with stages("features"):
-        variance = _total_variance([features.of(part.sample) for part in (target, *(a.source for a in anchors))])
-    if q.scale_epsilon and variance > 0:
-        epsilon = q.settings.epsilon * variance
-        for probe in probes:
-            probe.settings = replace(q.settings, epsilon=epsilon)
-        notes.append(
-            f"the transport distance is smoothed with epsilon {epsilon:.3g}, {q.settings.epsilon:g} of the features' "
-            "total variance; choose it with --set epsilon=..."
-        )
     return Prepared(list(anchors), target, target_val, probes, features, at, notes)
+
+
+def with_epsilon(settings: Settings, u: Tensor) -> tuple[Settings, list[str]]:
+    """Settings whose epsilon is that share of the total variance of the source's features ``u``, and a note of it."""
+    variance = _total_variance(u)
+    if variance == 0:
+        return settings, []
+    epsilon = settings.epsilon * variance
+    note = (
+        f"the transport distance is smoothed with epsilon {epsilon:.3g}, {settings.epsilon:g} of the total variance of "
+        "the source's features; choose it with --set epsilon=..."
+    )
+    return replace(settings, epsilon=epsilon), [note]
+
+
+def _total_variance(u: Tensor, rows: int = 1024) -> float:
+    """Sum over columns of the variance, in float64, a few rows at a time."""
+    mean = u.mean(dim=0, dtype=torch.float64)
+    return sum(float((part.double() - mean).square().sum()) for part in u.split(rows)) / len(u)
 
 
 def _parts(target: Part, target_val: Part | None, anchors: Sequence[Anchor]) -> list[Part]:
@@ -138,13 +147,6 @@ def _features(model: nn.Module, layer: nn.Module | None, probe: Probe, q: Questi
             probe.know(part.sample, z)
         features.know(part.sample, of_length(u))
     return features
-
-
-def _total_variance(samples: Sequence[Tensor], rows: int = 1024) -> float:
-    """Sum over columns of the variance in all samples together, in float64, a few rows at a time."""
-    n = sum(len(u) for u in samples)
-    mean = torch.stack([u.sum(dim=0, dtype=torch.float64) for u in samples]).sum(dim=0) / n
-    return sum(float((part.double() - mean).square().sum()) for u in samples for part in u.split(rows)) / n
 
 
 def _check_classes(q: Question, num_outputs: int) -> None:
