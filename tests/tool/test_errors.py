@@ -77,6 +77,7 @@ def test_bad_samples(tool, update, tmp_path, name, arrays, words):
         (["--loss", "hinge"], "--loss hinge is not known: use cross-entropy"),
         (["--loss", "squared-error:x"], "'x' is no number"),
         (["--device", "cuda:9"], "--device cuda:9 is not available"),
+        (["--device", "meta"], "--device meta is not available"),
         (["--device", "toaster"], "--device toaster is not available"),
         (["--features", "hidden"], "is TorchScript, whose layers cannot be watched"),
         (["--features", "saved"], "holds no features, which --features saved needs"),

@@ -157,6 +157,14 @@ def test_something_to_judge_is_needed(here):
     for option in ("--source", "--new-model", "--anchor-test"):
         with pytest.raises(ToolError, match=f"--diagnostic and {option} exclude each other"):
             gate(f"--policy policy.yaml --diagnostic out.json {option} a.npz")
+    for line, option in (
+        ("--seed 7", "--seed"),
+        ("--set q=0.5", "--set"),
+        ("--trust", "--trust"),
+        ("--hold-out", "--h"),
+    ):
+        with pytest.raises(ToolError, match=f"--diagnostic and {option}.* exclude each other"):
+            gate(f"--policy policy.yaml --diagnostic out.json {line}")
     with pytest.raises(ToolError, match=r"absent\.yaml does not exist"):
         gate("--policy absent.yaml --diagnostic out.json")
 
