@@ -188,6 +188,18 @@ def test_pipes_and_links_stay_what_they_are(tool, models, tmp_path):
     assert json.loads((tmp_path / "real.json").read_text())["format"] == "trace-diagnostic/1"
 
 
+def test_outputs_have_the_mode_of_any_file(tool, models, tmp_path):
+    (tmp_path / "kept.json").touch(mode=0o600)
+    before = os.umask(0o027)
+    try:
+        for name in ("kept", "new"):
+            assert tool("diagnose", *models, "--json", tmp_path / f"{name}.json")[0] == 0
+    finally:
+        os.umask(before)
+    modes = {name: (tmp_path / f"{name}.json").stat().st_mode & 0o777 for name in ("kept", "new")}
+    assert modes == {"kept": 0o600, "new": 0o640}
+
+
 def test_an_output_that_cannot_be_written(tool, models, tmp_path):
     code, out, err = tool("diagnose", *models, "--json", tmp_path / ("long" * 100))
     assert (code, out) == (3, "")
