@@ -39,7 +39,7 @@ def entry(record: Record, *path: str) -> Any:
     for key in path:
         if found is None:
             return None
-        if key not in found:
+        if not isinstance(found, Mapping) or key not in found:
             raise ValueError(f"the diagnostic's record has no {'.'.join(path)}: make it again with this version")
         found = found[key]
     return found
@@ -48,14 +48,26 @@ def entry(record: Record, *path: str) -> Any:
 def number(record: Record, *path: str) -> float:
     """The same as a float; NaN for None."""
     found = entry(record, *path)
-    return math.nan if found is None else float(found)
+    return math.nan if found is None else _real(found, path)
+
+
+def count(record: Record, *path: str) -> int:
+    """The same as a whole number; 0 for None."""
+    found = number(record, *path)
+    return 0 if math.isnan(found) else int(found)
+
+
+def _real(found: Any, path: tuple[str, ...]) -> float:
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ValueError(f"the diagnostic's record has {'.'.join(path)} = {found!r}, no number: make it again")
+    return float(found)
 
 
 def anchor_mean(term: str) -> Callable[[Record, float], Part]:
     """An anchor term: exact binomial interval for the disagreement, Hoeffding's or Bernstein's for the others."""
 
     def part(record: Record, delta: float) -> Part:
-        value, n = number(record, "anchor", term, "value"), int(entry(record, "anchor", "num_samples"))
+        value, n = number(record, "anchor", term, "value"), count(record, "anchor", "num_samples")
         why = str(entry(record, "anchor", term, "reason"))
         low, high = (number(record, "anchor", term, end) for end in ("low", "high"))
         if not math.isfinite(high - low):
@@ -71,12 +83,12 @@ def anchor_mean(term: str) -> Callable[[Record, float], Part]:
 
 def output_distance(record: Record, delta: float) -> Part:
     """M_l2, a mean of distances between 0 and their reach."""
-    found = entry(record, "output_distance")
-    value, n = float(found["value"]), int(found["num_samples"])
-    reach = number(found, "reach")
+    value, n = number(record, "output_distance", "value"), count(record, "output_distance", "num_samples")
+    reach = number(record, "output_distance", "reach")
     if not math.isfinite(reach):
         return Part(value, 0.0, math.inf, "target", n, "no interval: the outputs have no finite range")
-    interval = mean_interval(value, number(found, "standard_error") * math.sqrt(n), n, 0.0, reach, delta)
+    error = number(record, "output_distance", "standard_error")
+    interval = mean_interval(value, error * math.sqrt(n), n, 0.0, reach, delta)
     return Part(value, interval.lower, interval.upper, "target", n)
 
 
@@ -94,7 +106,7 @@ def gap(name: str, sample: SampleName, validation: str) -> Callable[[Record, flo
     """A validation gap: the held-out risk is a mean of losses in ``[0, M]``, the training risk is known."""
 
     def part(record: Record, delta: float) -> Part:
-        value, n = number(record, name), int(entry(record, "sizes").get(validation, 0))
+        value, n = number(record, name), count(record, "sizes", validation) if validation in record["sizes"] else 0
         bound = number(record, "loss_bound")
         if math.isnan(value) or n == 0:
             return Part(math.nan, 0.0, math.inf, sample, n, _why(record, name))
@@ -113,7 +125,7 @@ def sensitivity(name: str, sample: SampleName) -> Callable[[Record, float], Part
         found = entry(record, name)
         if found is None:
             return Part(math.nan, 0.0, math.inf, sample, 0, _why(record, name))
-        value, n, q = float(found["value"]), int(found["num_samples"]), float(found["q"])
+        value, n, q = number(record, name, "value"), count(record, name, "num_samples"), number(record, name, "q")
         bands = [*found.get("bands", ()), (found["eta"], found["lower"], found["upper"])]
         valid = [band for band in bands if band[0] <= delta]
         if not valid:
@@ -137,14 +149,15 @@ def transport(record: Record, delta: float) -> Part:
     biased at least as much as the whole. Without floors the lower end is 0.
     """
     found = entry(record, "transport")
-    value, sizes = max(number(found, "value"), 0.0), [int(size) for size in found["sample_sizes"]]
+    value = max(number(record, "transport", "value"), 0.0)
+    sizes = [int(_real(size, ("transport", "sample_sizes"))) for size in found["sample_sizes"]]
     sample, n = _smaller(sizes)
-    error = found.get("standard_error")
-    if error is None or math.isnan(error):
+    error = number(record, "transport", "standard_error")
+    if math.isnan(error):
         note = f"no interval: the {record['settings']['distance']} distance has no standard error here"
         return Part(value, 0.0, math.inf, sample, n, note)
     radius = _normal_quantile(delta) * error
-    upper = value + radius + _or(number(found, "value_error"), math.inf)
+    upper = value + radius + _or(number(record, "transport", "value_error"), math.inf)
     floors = [entry(record, name) for name in ("floor", "target_floor")]
     if any(floor is None for floor in floors):
         note = "from below nothing is known of the transport distance without its floors: pass a generator"
@@ -157,13 +170,13 @@ def transport(record: Record, delta: float) -> Part:
 
 def mmd(record: Record, delta: float) -> Part:
     """The MMD for the kernel with this bandwidth: its square is normal, with a standard error on the safe side."""
-    found = entry(record, "mmd")
-    sample, n = _smaller([int(entry(record, "sizes", name)) for name in ("source", "target")])
-    radius = _normal_quantile(delta) * number(found, "standard_error")
+    value, squared = number(record, "mmd", "value"), number(record, "mmd", "squared")
+    sample, n = _smaller([count(record, "sizes", name) for name in ("source", "target")])
+    radius = _normal_quantile(delta) * number(record, "mmd", "standard_error")
     if math.isnan(radius):
-        return Part(float(found["value"]), 0.0, math.inf, sample, n, "no interval: the MMD has no standard error")
-    lower, upper = (math.sqrt(max(found["squared"] + side * radius, 0.0)) for side in (-1, 1))
-    return Part(float(found["value"]), lower, upper, sample, n)
+        return Part(value, 0.0, math.inf, sample, n, "no interval: the MMD has no standard error")
+    lower, upper = (math.sqrt(max(squared + side * radius, 0.0)) for side in (-1, 1))
+    return Part(value, lower, upper, sample, n)
 
 
 def rkhs_norm(record: Record, _delta: float) -> Part:
@@ -171,9 +184,9 @@ def rkhs_norm(record: Record, _delta: float) -> Part:
     found = entry(record, "rkhs_norm")
     if found is None:
         return Part(math.nan, 0.0, math.inf, "target", 0, _why(record, "rkhs_norm"))
-    value = float(found["value"])
+    value = number(record, "rkhs_norm", "value")
     note = "no interval is known for the RKHS norm: it is taken as given"
-    return Part(value, value, value, "target", int(found["num_samples"]), note)
+    return Part(value, value, value, "target", count(record, "rkhs_norm", "num_samples"), note)
 
 
 def _why(record: Record, name: str) -> str:

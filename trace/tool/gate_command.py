@@ -106,6 +106,8 @@ def _read_diagnostics(arguments: argparse.Namespace) -> tuple[dict[str, dict[str
 def _decide(diagnostics: Mapping[str, Diagnostic | Mapping[str, Any]], policy: Policy, path: str | None) -> Verdict:
     try:
         return decide(diagnostics, policy)
+    except ValueError as error:
+        raise error if path is None else ToolError(f"{path}: {error}") from error
     except (TypeError, KeyError, AttributeError) as error:
         if path is None:
             raise
