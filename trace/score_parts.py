@@ -125,7 +125,7 @@ def sensitivity(name: str, sample: SampleName) -> Callable[[Record, float], Part
         found = entry(record, name)
         if found is None:
             return Part(math.nan, 0.0, math.inf, sample, 0, _why(record, name))
-        value, n, q = number(record, name, "value"), count(record, name, "num_samples"), number(record, name, "q")
+        value, n, q = float(found["value"]), int(found["num_samples"]), float(found["q"])
         bands = [*found.get("bands", ()), (found["eta"], found["lower"], found["upper"])]
         valid = [band for band in bands if band[0] <= delta]
         if not valid:
@@ -149,15 +149,14 @@ def transport(record: Record, delta: float) -> Part:
     biased at least as much as the whole. Without floors the lower end is 0.
     """
     found = entry(record, "transport")
-    value = max(number(record, "transport", "value"), 0.0)
-    sizes = [int(_real(size, ("transport", "sample_sizes"))) for size in found["sample_sizes"]]
+    value, sizes = max(number(found, "value"), 0.0), [int(size) for size in found["sample_sizes"]]
     sample, n = _smaller(sizes)
-    error = number(record, "transport", "standard_error")
-    if math.isnan(error):
+    error = found.get("standard_error")
+    if error is None or math.isnan(error):
         note = f"no interval: the {record['settings']['distance']} distance has no standard error here"
         return Part(value, 0.0, math.inf, sample, n, note)
     radius = _normal_quantile(delta) * error
-    upper = value + radius + _or(number(record, "transport", "value_error"), math.inf)
+    upper = value + radius + _or(number(found, "value_error"), math.inf)
     floors = [entry(record, name) for name in ("floor", "target_floor")]
     if any(floor is None for floor in floors):
         note = "from below nothing is known of the transport distance without its floors: pass a generator"
@@ -170,13 +169,13 @@ def transport(record: Record, delta: float) -> Part:
 
 def mmd(record: Record, delta: float) -> Part:
     """The MMD for the kernel with this bandwidth: its square is normal, with a standard error on the safe side."""
-    value, squared = number(record, "mmd", "value"), number(record, "mmd", "squared")
-    sample, n = _smaller([count(record, "sizes", name) for name in ("source", "target")])
-    radius = _normal_quantile(delta) * number(record, "mmd", "standard_error")
+    found = entry(record, "mmd")
+    sample, n = _smaller([int(entry(record, "sizes", name)) for name in ("source", "target")])
+    radius = _normal_quantile(delta) * number(found, "standard_error")
     if math.isnan(radius):
-        return Part(value, 0.0, math.inf, sample, n, "no interval: the MMD has no standard error")
-    lower, upper = (math.sqrt(max(squared + side * radius, 0.0)) for side in (-1, 1))
-    return Part(value, lower, upper, sample, n)
+        return Part(float(found["value"]), 0.0, math.inf, sample, n, "no interval: the MMD has no standard error")
+    lower, upper = (math.sqrt(max(found["squared"] + side * radius, 0.0)) for side in (-1, 1))
+    return Part(float(found["value"]), lower, upper, sample, n)
 
 
 def rkhs_norm(record: Record, _delta: float) -> Part:
