@@ -119,6 +119,8 @@ def test_an_update_of_a_pipeline_in_ten_lines():
 def test_class_names():
     x, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
+    for kind in (float, np.float32, int):
+        assert from_sklearn(LogisticRegression().fit(x / 10, y.astype(kind))).classes == ("0", "1", "2")
     assert from_sklearn(LogisticRegression().fit(x / 10, names)).classes == ("setosa", "versicolor", "virginica")
 
 

@@ -133,6 +133,18 @@ def test_a_quantile_without_upper_end_says_how_many_it_needs(diagnostic):
     assert (low.decision, low.needed) == ("inconclusive", None)  # no floors: the lower end does not rise
 
 
+def test_training_rows_decide_nothing():
+    """Neither way, and for every score that looks at the anchor; TRACE-W looks at the target alone."""
+    g = seeded(2)
+    d = diagnose(OLD, NEW, draw(200, g), draw(200, g, SHIFT), target_val=draw(800, g, SHIFT), generator=g)
+    for threshold, score in ((0.9, "anchor_disagreement"), (0.01, "anchor_disagreement"), (1e6, "anchor_worst_label")):
+        (found,) = decide({"a": d}, Policy(threshold, score)).anchors
+        assert (found.decision, found.needed) == ("inconclusive", None)
+        assert "on rows that the old model was trained on, which say nothing about new ones" in found.reason
+        assert "(source_val, --source-val)" in found.reason
+    assert decide({"a": d}, Policy(1e6, "trace_w")).decision == "accept"
+
+
 def test_what_could_not_be_computed_is_inconclusive(diagnostic):
     (found,) = decide({"a": diagnostic}, Policy(1.0, "trace_mmd")).anchors
     assert (found.decision, found.needed) == ("inconclusive", None)

@@ -1,10 +1,13 @@
 """Text and Markdown: every term is there, what is missing says so, tables are well formed."""
 
+import dataclasses
+import math
+
 import pytest
 import torch
 
 from trace import Sample, diagnose
-from trace.report import to_markdown, to_text
+from trace.report import drawn_form, headline, promise, term_rows, to_markdown, to_text
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +34,33 @@ def full(samples):
 def partial(samples):
     models, source, target = samples
     return diagnose(*models, source, Sample(target.x))
+
+
+def test_without_gradients_the_headline_is_that_of_the_mmd_form(samples):
+    (old, new), source, target = samples
+    val, new_val = (Sample(s.x[:30], s.y[:30]) for s in (source, target))
+    far = Sample(target.x + 8, target.y)
+    d = diagnose(lambda x: old(x).detach(), lambda x: new(x).detach(), source, far, source_val=val, target_val=new_val)
+    d = dataclasses.replace(d, emp_shift_mmd=2 * d.model_change + 100)
+    assert math.isnan(d.bound_core("ot"))
+    assert "Largest term: covariate-shift penalty" in headline(d)
+    header, *rows = term_rows(d)
+    assert header[-1] == "share (mmd)"
+    assert [row[-1] for row in rows[:4]] == [f"{share:.0%}" for share in d.attribution("mmd").values()]
+    assert promise(d) == ""
+    no_gaps = diagnose(lambda x: old(x).detach(), lambda x: new(x).detach(), source, far)
+    assert (math.isnan(no_gaps.bound_core("mmd")), drawn_form(no_gaps)) == (True, "mmd")
+
+
+def test_the_promise_names_the_forms_that_exist(full):
+    assert promise(full).startswith("The full bound (ot, hybrid) fails")
+    hybrid = dataclasses.replace(full, emp_shift_ot=math.nan)
+    assert promise(hybrid).startswith("The full bound (hybrid) fails")
+    assert "the W1 constants are right" not in promise(hybrid)
+    transport = dataclasses.replace(full, emp_shift_hybrid=math.nan)
+    assert promise(transport).startswith("The full bound (ot) fails")
+    assert "RKHS" not in promise(transport)
+    assert promise(dataclasses.replace(full, label_noise=math.nan)) == ""
 
 
 @pytest.mark.parametrize("render", [to_text, to_markdown])

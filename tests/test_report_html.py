@@ -114,7 +114,7 @@ def test_the_bare_report_says_what_is_missing_and_why(bare):
     assert "needs a validation split" in bare.text
     assert "no gradient" in bare.text
     assert "so there is no bound" in bare.text
-    assert "There is no full bound here" in bare.text
+    assert "There is no full bound in the ot or hybrid form here" in bare.text
     assert not re.search(r"\bnan\b", bare.text, re.IGNORECASE)
     assert "n/a" in bare.text
 

@@ -27,7 +27,8 @@ class FromSklearn(nn.Module):
     def __init__(self, estimator: Any, network: nn.Module | None) -> None:
         super().__init__()
         self.estimator, self.network = estimator, network
-        self.classes: tuple[str, ...] | None = tuple(map(str, estimator.classes_)) if _classifies(estimator) else None
+        labels = estimator.classes_ if _classifies(estimator) else None
+        self.classes: tuple[str, ...] | None = None if labels is None else tuple(map(_named, labels))
         """Names by output; None for regression."""
         names = getattr(estimator, "feature_names_in_", None)
         self.columns: tuple[str, ...] | None = None if names is None else tuple(map(str, names))
@@ -48,6 +49,11 @@ class FromSklearn(nn.Module):
             warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
             outputs = _outputs(self.estimator, x.detach().cpu().double().numpy())
         return torch.from_numpy(np.ascontiguousarray(outputs)).to(x)
+
+
+def _named(label: Any) -> str:
+    """A class as labels name it: 1.0 is 1."""
+    return str(int(label)) if isinstance(label, float | np.floating) and float(label).is_integer() else str(label)
 
 
 def from_sklearn(estimator: Any) -> FromSklearn:

@@ -91,6 +91,7 @@ def decide(diagnostics: Mapping[str, Diagnostic | Record], policy: Policy) -> Ve
     """Accept, reject or neither, from one diagnostic per anchor: a `Diagnostic`, or its record.
 
     An anchor accepts where the whole interval of its score is at or below the threshold, and rejects where it is above.
+    Scores of the anchor's training rows decide nothing: their interval does not hold.
     The anchors share the failure probability, so that with the policy's confidence all intervals hold at once.
 
     Raises:
@@ -130,6 +131,9 @@ def _judged(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
     small = _too_small(found, policy)
     if math.isnan(found.value):
         why = f"not available ({found.reason})"
+    elif found.on_training:
+        why = f"{value} on rows that the old model was trained on, which say nothing about new ones: pass anchor rows "
+        why += "that no model was trained on (source_val, --source-val)"
     elif small:
         sample, size, needed = small
         why = f"{value}, but the policy asks for at least {needed} {sample} samples and there are {size}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .diagnostic import FORMS, Diagnostic
+from .diagnostic import FORMS, Diagnostic, Form
 from .report_words import GLOSSARY, in_words
 
 MEANING = {
@@ -47,7 +47,7 @@ def to_markdown(d: Diagnostic) -> str:
 
 def headline(d: Diagnostic) -> str:
     """One or two sentences: the true change if known, the largest term and what lowers it."""
-    terms = {name: value for name, value in d.core_terms().items() if not math.isnan(value)}
+    terms = {name: value for name, value in d.core_terms(drawn_form(d)).items() if not math.isnan(value)}
     if not terms:
         return "No term of the bound could be computed."
     largest = max(terms, key=lambda name: terms[name])
@@ -56,10 +56,18 @@ def headline(d: Diagnostic) -> str:
     return f"{change}Largest term: {name} ({number(terms[largest])}); {remedy}."
 
 
+def drawn_form(d: Diagnostic) -> Form:
+    """The first form whose core bound is available, else whose shift penalty is; "ot" without any."""
+    known = [form for form in FORMS if math.isfinite(d.bound_core(form))]
+    known += [form for form in FORMS if math.isfinite(d.shift_penalty(form))]
+    return known[0] if known else "ot"
+
+
 def term_rows(d: Diagnostic) -> list[list[str]]:
     """Every core term and remainder in every form, under a header."""
-    rows = [["term", *(f"{form}" for form in FORMS), "share (ot)"]]
-    shares = d.attribution()
+    form = drawn_form(d)
+    rows = [["term", *FORMS, f"share ({form})"]]
+    shares = d.attribution(form)
     for key in d.core_terms():
         values = [number(d.core_terms(form)[key]) for form in FORMS]
         rows.append([MEANING[key][0], *values, percent(shares[key])])
@@ -111,16 +119,21 @@ def _footer(d: Diagnostic) -> str:
 
 
 def promise(d: Diagnostic) -> str:
-    """What the full bound would guarantee, and under which conditions; empty without a full bound."""
-    if math.isnan(d.bound_full()):
+    """What the full bound would guarantee, in which forms and under which conditions; empty without a full bound.
+
+    The mmd form leaves out the old model's sensitivity and guarantees nothing.
+    """
+    forms = [form for form in FORMS if form != "mmd" and math.isfinite(d.bound_full(form))]
+    if not forms:
         return ""
     shares = ", ".join(f"{name.replace('_', ' ')} {share:g}" for name, share in d.budget._asdict().items())
-    conditions = "the gradient quantiles are Lipschitz constants, c_h and the W1 constants are right"
-    if d.settings.distance == "sinkhorn":
-        conditions += ", the Sinkhorn divergence is at least W1"
+    conditions = "the gradient quantiles are Lipschitz constants, c_h is right"
+    conditions += ", the W1 constants are right" if "ot" in forms else ""
+    conditions += ", the RKHS norm and the MMD constant are right" if "hybrid" in forms else ""
+    conditions += ", the Sinkhorn divergence is at least W1" if d.settings.distance == "sinkhorn" else ""
     return (
-        f"The full bound (ot, hybrid) fails with probability at most {d.budget.total:g} ({shares}) provided that "
-        f"{conditions}, and the samples are independent of the models."
+        f"The full bound ({', '.join(forms)}) fails with probability at most {d.budget.total:g} ({shares}) provided "
+        f"that {conditions}, and the samples are independent of the models."
     )
 
 

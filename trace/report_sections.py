@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from .diagnostic import Diagnostic, Form
-from .report import anchor_rows, bound_rows, number, percent, promise, term_rows
+from .report import anchor_rows, bound_rows, drawn_form, number, percent, promise, term_rows
 from .report_case import NEIGHBOURS, Example, Prediction, ReportCase
 from .report_markup import element, escape, items, markup_table, paragraph, table
 from .report_scatter import embedding_scatter
@@ -14,7 +14,6 @@ from .report_svg import waterfall
 from .report_terms import (
     comparison,
     core_bars,
-    drawn_form,
     estimate_rows,
     full_bars,
     readings,
@@ -183,7 +182,7 @@ def estimates(d: Diagnostic) -> str:
     sizes = [["sample", "rows"], *([name.replace("_", " "), str(n)] for name, n in d.evidence.sizes.items())]
     shares = [[name.replace("_", " "), number(p)] for name, p in d.budget._asdict().items()]
     budget = [["event", "may fail with probability"], *shares, ["any of them", number(d.budget.total)]]
-    said = promise(d) or "There is no full bound here, so nothing is guaranteed by it."
+    said = promise(d) or "There is no full bound in the ot or hybrid form here, so nothing is guaranteed."
     sides = element("div", table(sizes, "Sizes"), table(budget, "Budget of the full bound"), class_="pair")
     return keep(heading("Estimates and guarantee"), table(estimate_rows(d), "Behind the terms"), sides, paragraph(said))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .diagnostic import FORMS, Diagnostic, Form
+from .diagnostic import Diagnostic, Form
 from .estimators.gaps import Gap
 from .estimators.lipschitz import GradientQuantile
 from .report import MEANING, number
@@ -43,11 +43,6 @@ class Reading(NamedTuple):
     behind: str
     """The factors it is made of."""
     advice: str
-
-
-def drawn_form(d: Diagnostic) -> Form:
-    """The first form whose core bound is available; "ot" without any."""
-    return next((form for form in FORMS if math.isfinite(d.bound_core(form))), "ot")
 
 
 def readings(d: Diagnostic, form: Form) -> list[Reading]:

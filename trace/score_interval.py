@@ -16,6 +16,7 @@ from .score_parts import (
     Record,
     SampleName,
     anchor_mean,
+    entry,
     gap,
     mmd,
     model_change,
@@ -46,6 +47,8 @@ _PARTS: dict[str, Callable[[Record, float], Part]] = {
 }
 _GIVEN = {"rkhs_norm"}
 """Parts without an interval, which spend nothing."""
+_HELD_OUT = {"disagreement", "worst_label", "lipschitz", "plug_in", "gap_source", "sensitivity_source"}
+"""Parts whose interval needs anchor rows that no model was trained on."""
 _GAPS = ("gap_source", "gap_target", "model_change")
 
 
@@ -116,7 +119,6 @@ class ScoreInterval(NamedTuple):
     value: float
     lower: float
     upper: float
-    level: float
     sample: SampleName
     """Whose size limits the width most."""
     size: int
@@ -128,6 +130,8 @@ class ScoreInterval(NamedTuple):
     """Not all samples entered the widest part, and more would not either."""
     sizes: dict[SampleName, int]
     """The smallest sample of each kind that entered."""
+    on_training: bool
+    """A part was measured on the anchor's training rows, for which no interval holds."""
     reason: str
     """Why the value is NaN or an end is infinite; empty otherwise."""
     notes: tuple[str, ...]
@@ -160,12 +164,13 @@ def score_interval(diagnostic: Diagnostic | Record, score: str, *, delta: float 
     widest = (missing or endless or [min(uncertain, key=lambda name: at("upper", name) - at("lower", name))])[0]
     blamed = found[widest]
     return ScoreInterval(
-        value, lower, upper, 1 - delta, blamed.sample, blamed.size, blamed.least,
+        value, lower, upper, blamed.sample, blamed.size, blamed.least,
         open_below=any(p.open_below for p in found.values()),
         thinned=blamed.thinned,
         sizes={kind: min(p.size for p in found.values() if p.sample == kind) for kind in _samples(found)},
+        on_training="anchor" in entry(record, "reasons") and not _HELD_OUT.isdisjoint(found),
         reason="; ".join(f"{name}: {found[name].note}" for name in missing or endless),
-        notes=_notes(record, found, missing or endless),
+        notes=_notes(found, missing or endless),
     )  # fmt: skip
 
 
@@ -173,10 +178,8 @@ def _samples(found: Mapping[str, Part]) -> list[SampleName]:
     return sorted({p.sample for p in found.values()})
 
 
-def _notes(record: Record, found: Mapping[str, Part], already: list[str]) -> tuple[str, ...]:
+def _notes(found: Mapping[str, Part], already: list[str]) -> tuple[str, ...]:
     notes = [p.note for name, p in found.items() if p.note and name not in already]
-    if "anchor" in _samples(found) and "anchor" in record["reasons"]:
-        notes.append("the anchor inputs count as held out: no split of them was set aside")
     if "target" in _samples(found):
         notes.append("the target inputs count as independent of both models")
     return tuple(notes)

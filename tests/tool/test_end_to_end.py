@@ -12,6 +12,7 @@ import pytest
 import skops.io
 import torch
 from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -60,7 +61,7 @@ def test_the_gate_answers_with_its_exit_code(models, tmp_path, policy, code, wor
     else:
         page = (tmp_path / "gate.html").read_text()
         assert {0: "accept", 1: "reject", 2: "inconclusive"}[code] in page.split("Verdict")[1][:80]
-        assert "24 of the 160 rows" in page
+        assert "target.npz are held out: give --target-val" in page
         assert "What the bound is made of" in page
 
 
@@ -96,6 +97,31 @@ def test_tables_from_scikit_learn_to_a_page(tmp_path):
         assert words in page
 
 
+def test_the_rows_that_a_forest_knows_by_heart_decide_nothing(tool, tmp_path):
+    """Both forests know the shared anchor rows, and agree there; on others a fifth of the predictions change."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 5))
+    y = (x[:, 0] + rng.normal(size=2000) > 0).astype(int)
+    parts = {"old": slice(0, 800), "new": slice(0, 1200), "held": slice(1200, 2000)}
+    for name, part in parts.items():
+        np.savez(tmp_path / f"{name}.npz", x=x[part], y=y[part])
+    for name in ("old", "new"):
+        forest = RandomForestClassifier(50, bootstrap=False, max_features=1, random_state=len(x[parts[name]]))
+        skops.io.dump(forest.fit(x[parts[name]], y[parts[name]]), tmp_path / f"{name}.skops")
+    (tmp_path / "policy.yaml").write_text("threshold: 0.05\n")
+    gate = ("gate", "--trust", "--policy", tmp_path / "policy.yaml", "--model", tmp_path / "old.skops", "--new-model",
+            tmp_path / "new.skops", "--source", tmp_path / "old.npz", "--target", tmp_path / "new.npz")  # fmt: skip
+    code, out, err = tool(*gate)
+    assert code == 2, err
+    assert "predictions on the anchor that change is 0% on rows that the old model was trained on" in out
+    code, out, _ = tool(*gate, "--source-val", tmp_path / "held.npz")
+    assert code == 1
+    assert out.startswith("REJECT the update: the share of predictions on the anchor that change is 1")
+    code, out, _ = tool(*gate, "--hold-out")  # the user's word for it, which is wrong here
+    assert code == 0
+    assert "as rows that no model was trained on (--hold-out)" in out
+
+
 def test_a_calibration_reaches_the_page(models, tmp_path):
     (tmp_path / "past.csv").write_text(past_csv())
     (tmp_path / "policy.yaml").write_text("calibration: c.json\n")
@@ -112,8 +138,8 @@ def test_several_anchors_stand_on_one_page(tool, update, tmp_path):
     (tmp_path / "policy.yaml").write_text("threshold: 0.9\nmin_source: 20\nanchors: [a, b]\n")
     anchors = [f"--source={name}={update / file}.npz" for name, file in (("a", "source"), ("b", "test"))]
     code, out, _ = tool("gate", "--policy", tmp_path / "policy.yaml", "--model", update / "old.pt", "--new-model",
-                        update / "new.pt", *anchors, "--target", update / "target.npz", "--html", tmp_path / "p.html",
-                        "--markdown", "-")  # fmt: skip
+                        update / "new.pt", *anchors, "--target", update / "target.npz", "--hold-out",
+                        "--html", tmp_path / "p.html", "--markdown", "-")  # fmt: skip
     assert code == 0
     assert out.startswith("## TRACE gate")
     page = (tmp_path / "p.html").read_text()
@@ -160,6 +186,18 @@ def test_pipes_and_links_stay_what_they_are(tool, models, tmp_path):
     assert received[0].startswith("## TRACE diagnostic")
     assert link.is_symlink()
     assert json.loads((tmp_path / "real.json").read_text())["format"] == "trace-diagnostic/1"
+
+
+def test_outputs_have_the_mode_of_any_file(tool, models, tmp_path):
+    (tmp_path / "kept.json").touch(mode=0o600)
+    before = os.umask(0o027)
+    try:
+        for name in ("kept", "new"):
+            assert tool("diagnose", *models, "--json", tmp_path / f"{name}.json")[0] == 0
+    finally:
+        os.umask(before)
+    modes = {name: (tmp_path / f"{name}.json").stat().st_mode & 0o777 for name in ("kept", "new")}
+    assert modes == {"kept": 0o600, "new": 0o640}
 
 
 def test_an_output_that_cannot_be_written(tool, models, tmp_path):

@@ -140,13 +140,46 @@ def test_too_few_past_updates(here):
         ('{"format": "trace-diagnostic/1", "anchors": {"a": 1}}', "out.json holds no anchors"),
         ('{"format": "trace-diagnostic/1", "anchors": {}}', "there is no anchor to decide on"),
         ('{"format": "trace-diagnostic/1", "anchors": {"a": {}}}', "record has no .*: make it again"),
-        ('{"format": "trace-diagnostic/1", "anchors": {"a": {"anchor": 3}}}', "out.json is damaged .*: make it again"),
+        (
+            '{"format": "trace-diagnostic/1", "anchors": {"a": {"anchor": 3}}}',
+            "out.json: .* has no anchor.disagreement.value",
+        ),
+        (
+            '{"format": "trace-diagnostic/1", "anchors": {"a": {"anchor": {}, "reasons": 3}}}',
+            "out.json: .* has no anchor",
+        ),
     ],
 )
 def test_bad_diagnostics(here, content, message):
     (here / "out.json").write_text(content)
     (here / "policy.yaml").write_text("threshold: 0.1\n")
     with pytest.raises(ValueError, match=message):
+        gate("--policy policy.yaml --diagnostic out.json")
+
+
+@pytest.mark.parametrize(
+    ("score", "path"),
+    [
+        ("anchor_disagreement", "anchor.disagreement.value"),
+        ("anchor_disagreement", "anchor.num_samples"),
+        ("anchor_worst_label", "anchor.worst_label.deviation"),
+        ("output_distance", "output_distance.num_samples"),
+        ("model_change", "lipschitz_loss"),
+        ("bound_mmd", "gap_source"),
+        ("bound_mmd", "sizes.source_val"),
+        ("trace_mmd", "rkhs_norm.value"),
+    ],
+)
+def test_text_in_place_of_a_number_is_named(here, score, path):
+    record = json.loads((here / "out.json").read_text())
+    *above, last = path.split(".")
+    place = record["anchors"]["calm"]
+    for key in above:
+        place = place[key]
+    place[last] = "many"
+    (here / "out.json").write_text(json.dumps(record))
+    (here / "policy.yaml").write_text(f"score: {score}\nthreshold: 0.1\n")
+    with pytest.raises(ToolError, match=f"out.json: the diagnostic's record has {path} = 'many', no number: make it"):
         gate("--policy policy.yaml --diagnostic out.json")
 
 
@@ -157,6 +190,14 @@ def test_something_to_judge_is_needed(here):
     for option in ("--source", "--new-model", "--anchor-test"):
         with pytest.raises(ToolError, match=f"--diagnostic and {option} exclude each other"):
             gate(f"--policy policy.yaml --diagnostic out.json {option} a.npz")
+    for line, option in (
+        ("--seed 7", "--seed"),
+        ("--set q=0.5", "--set"),
+        ("--trust", "--trust"),
+        ("--hold-out", "--h"),
+    ):
+        with pytest.raises(ToolError, match=f"--diagnostic and {option}.* exclude each other"):
+            gate(f"--policy policy.yaml --diagnostic out.json {line}")
     with pytest.raises(ToolError, match=r"absent\.yaml does not exist"):
         gate("--policy absent.yaml --diagnostic out.json")
 

@@ -99,9 +99,35 @@ def test_transparency_becomes_white(tmp_path):
     assert float(read(tmp_path).x.min()) == 1.0
 
 
+@pytest.mark.parametrize(("dtype", "suffix"), [(np.uint16, "png"), (np.int32, "tif"), (np.float32, "tif")])
+def test_more_than_8_bits_are_refused(tmp_path, dtype, suffix):
+    Image.fromarray(np.full((8, 8), 300, dtype)).save(tmp_path / f"deep.{suffix}")
+    with pytest.raises(ToolError, match=r"deep\.\w+ has 16 or 32 bits a pixel.*: convert it to 8"):
+        read(tmp_path)
+
+
+def test_models_that_want_other_images(tool, pictures, networks, tmp_path):
+    """Imagenet's deviation against 0.5, at one size; with arrays nothing is preprocessed."""
+    other = timm.create_model("test_vit", num_classes=2)
+    assert other.pretrained_cfg["mean"] != timm.create_model("resnet10t").pretrained_cfg["mean"]
+    save_file(other.state_dict(), tmp_path / "vit.safetensors")
+    models = (*networks[:2], "--new-model", f"timm:test_vit@{tmp_path / 'vit.safetensors'}", "--image-size", "160")
+    code, _, err = tool("diagnose", *models, "--source", pictures / "photos", "--target", pictures / "drawings")
+    assert code == 3
+    assert "the models want images in other crops, interpolations or scales: compare models that share their" in err
+    code, _, err = tool("diagnose", *models[:-2], "--source", pictures / "photos", "--target", pictures / "drawings")
+    assert code == 3
+    assert "in other sizes ([3, 176, 176] against [3, 160, 160])" in err
+    x = np.random.default_rng(0).normal(size=(8, 3, 160, 160)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(8) % 2)
+    code, _, err = tool("diagnose", *models, "--source", tmp_path / "a.npz", "--target", tmp_path / "a.npz")
+    assert code == 0, err
+
+
 def test_timm_models_on_folders(diagnosed, pictures, networks):
     options = ("--features", "global_pool", "--unit-features", "--image-size", "32")
-    found = diagnosed(*networks, "--source", pictures / "photos", "--target", pictures / "drawings", *options)
+    found = diagnosed(*networks, "--source", pictures / "photos", "--target", pictures / "drawings", "--hold-out",
+                      *options)  # fmt: skip
     record = found["anchors"]["source"]
     assert record["sizes"] == {"source": 20, "target": 20, "source_val": 4, "target_val": 4}
     assert record["bound_ot"] > 0
@@ -109,7 +135,7 @@ def test_timm_models_on_folders(diagnosed, pictures, networks):
 
 
 def test_timm_models_on_split_files(diagnosed, pictures, networks):
-    options = ("--features", "global_pool", "--unit-features", "--image-size", "32")
+    options = ("--features", "global_pool", "--unit-features", "--image-size", "32", "--hold-out")
     domains = ("--source", f"real={pictures / 'photos_train.txt'}", "--target", pictures / "drawings_train.txt")
     folders = ("--source", pictures / "photos", "--target", pictures / "drawings", "--classes", "dog,cat")
     split = diagnosed(*networks, *domains, *options)["anchors"]["real"]
@@ -144,10 +170,10 @@ def test_what_is_wrong_with_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("cat/a.png\n", "line 1: 'cat/a.png' is no `path label` line"),
+        ("cat/a.png\n", "line 1: 'cat/a.png' is no label: a line is `path label`, and labels count from 0"),
         ("cat/a.png 0\ncat/b.png one\n", "line 2"),
-        ("/etc/a.png 0\n", "leaves the folder"),
-        ("../a.png 0\n", "leaves the folder"),
+        ("/etc/a.png 0\n", "leaves the data folder"),
+        ("../a.png 0\n", "leaves the data folder"),
         ("\n", "names no image"),
         ("cat/absent.png 0\n", "absent.png does not exist"),
     ],

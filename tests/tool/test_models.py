@@ -93,6 +93,24 @@ def test_torchscript_that_uses_files_needs_trust(tmp_path, module, words):
     load(path, trust=True)
 
 
+@pytest.mark.parametrize("way", ["CODE", "PY", "twice"])
+def test_torchscript_cannot_hide_its_program(tmp_path, way):
+    """torch's own reader does not care about the case of names, nor which entry of a name comes last."""
+    written = saved_script(Writer("x.pt"), tmp_path / "writer.pt")
+    harmless = b"def forward(self, x): return x"
+    with zipfile.ZipFile(written) as good, zipfile.ZipFile(tmp_path / "hidden.pt", "w") as bad:
+        for entry in good.infolist():
+            is_source = entry.filename.endswith(".py")
+            name = entry.filename.replace("/code/", "/CODE/") if way == "CODE" else entry.filename
+            name = name.replace(".py", ".PY") if way == "PY" and is_source else name
+            bad.writestr(name, good.read(entry))
+            if way == "twice" and is_source:
+                with pytest.warns(UserWarning, match="Duplicate name"):
+                    bad.writestr(name, harmless)
+    with pytest.raises(ToolError, match="more than once" if way == "twice" else "a program that uses save"):
+        load(tmp_path / "hidden.pt")
+
+
 def test_common_torchscript_is_not_suspected(tmp_path):
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                             nn.Dropout(), nn.LayerNorm(4), nn.Linear(4, 2))  # fmt: skip
@@ -282,7 +300,7 @@ def test_every_model_sees_every_row_once(diagnosed, update, tmp_path, monkeypatc
     monkeypatch.syspath_prepend(str(tmp_path))
     anchors = ("--source", f"a={update / 'source.npz'}", "--source", f"b={update / 'test.npz'}")
     diagnosed("--model", f"{module}:old", "--new-model", f"{module}:new", *anchors, "--target", update / "target.npz",
-              "--features", features)  # fmt: skip
+              "--features", features, "--hold-out")  # fmt: skip
     everything, held_out_anchors, held_out_target = 200 + 300 + 160, 30 + 45, 24
     rows_seen = sys.modules[module].rows
     unused = held_out_target if features == "identity" else 0  # where only the new model's losses are needed

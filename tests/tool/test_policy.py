@@ -104,7 +104,7 @@ def test_calibrations_are_read_back(write, tmp_path):
         ("calibration: .", "is a folder: name a file"),
     ],
 )  # fmt: skip
-def test_mistakes_get_one_sentence(write, text, message):
+def test_mistakes_get_one_sentence(write, tmp_path, text, message):
     write("past.csv", past_csv())
     write("other.json", "{}")
     write("short.json", '{"format": "trace-calibration/1", "threshold": 1.0}')
@@ -114,6 +114,7 @@ def test_mistakes_get_one_sentence(write, text, message):
     with pytest.raises(ValueError, match=message) as caught:
         load_policy(write("policy.yaml", text))
     assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path))  # the file at fault
 
 
 def test_past_updates_from_either_format(write):

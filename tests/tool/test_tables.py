@@ -33,7 +33,15 @@ def folder(tmp_path):
 
 @pytest.fixture
 def models(folder):
-    return "--model", folder / "source.skops", "--new-model", folder / "target.skops", "--label", "outcome"
+    return (
+        "--model",
+        folder / "source.skops",
+        "--new-model",
+        folder / "target.skops",
+        "--label",
+        "outcome",
+        "--hold-out",
+    )
 
 
 def test_pipelines_have_gradients(diagnosed, folder, models):
@@ -55,7 +63,7 @@ def test_columns_go_by_name_and_parquet_says_the_same(diagnosed, folder, models)
 
 
 def test_columns_of_the_first_table_hold_where_the_model_has_no_names(diagnosed, tool, update, tmp_path):
-    models = ("--model", update / "old.pt", "--new-model", update / "new.pt")
+    models = ("--model", update / "old.pt", "--new-model", update / "new.pt", "--hold-out")
     for name, n, shift, seed in (("source", 200, 0.0, 0), ("target", 160, 0.5, 1)):
         x, y = rows(n, shift, seed)
         frame = pd.DataFrame(x, columns=["a", "b", "c"]).assign(y=y)
@@ -81,13 +89,36 @@ def test_units_of_columns_do_not_matter(diagnosed, tmp_path):
             )
             skops.io.dump(estimator, tmp_path / f"{name}.skops")
         options = ("--model", tmp_path / "source.skops", "--new-model", tmp_path / "target.skops", "--label", "outcome",
-                   "--source", tmp_path / "source.csv", "--target", tmp_path / "target.csv")  # fmt: skip
+                   "--source", tmp_path / "source.csv", "--target", tmp_path / "target.csv", "--hold-out")  # fmt: skip
         records.append(diagnosed(*options)["anchors"]["source"])
     raw = diagnosed(*options, "--scale", "none")["anchors"]["source"]
     for key in ("bound_ot", "bound_mmd", "emp_shift_hybrid", "population_ot", "gap_source"):
         assert records[1][key] == pytest.approx(records[0][key], rel=1e-6)
     assert raw["transport"]["value"] > 1e4 * records[0]["transport"]["value"]
     assert raw["gap_source"] == pytest.approx(records[0]["gap_source"], rel=1e-6)
+
+
+def test_an_input_of_the_models_is_no_label(diagnosed, tmp_path):
+    """Columns x and y are inputs; the label is `target`."""
+    x, y = rows(120, 0.0, 0)
+    frame = pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "target": y})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    skops.io.dump(LogisticRegression().fit(frame[["x", "y"]], frame["target"]), tmp_path / "m.skops")
+    model = ("--model", tmp_path / "m.skops", "--new-model", tmp_path / "m.skops")
+    record = diagnosed(*model, "--source", tmp_path / "a.csv", "--target", tmp_path / "a.csv", "--hold-out")
+    assert record["anchors"]["source"]["gap_source"] is not None
+
+
+def test_labels_stored_as_floats(diagnosed, tmp_path):
+    """Classes 1.0 and 2.0, read from CSV as floats: outputs 0 and 1."""
+    x, y = rows(200, 0.0, 0)
+    frame = pd.DataFrame(x.astype(float), columns=["a", "b", "c"]).assign(label=y + 1.0)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    skops.io.dump(LogisticRegression().fit(frame[["a", "b", "c"]], frame["label"]), tmp_path / "m.skops")
+    model = ("--model", tmp_path / "m.skops", "--new-model", tmp_path / "m.skops")
+    found = diagnosed(*model, "--source", tmp_path / "a.csv", "--target", tmp_path / "a.csv",
+                      "--anchor-test", tmp_path / "a.csv")["anchors"]["source"]  # fmt: skip
+    assert found["risk_change"] == 0.0
 
 
 def test_the_target_may_have_no_labels_but_the_source_must(diagnosed, tool, folder, models):
@@ -159,13 +190,15 @@ def test_a_clinic_with_larger_tumours(diagnosed, tool, tmp_path):
     chance = (frame["mean radius"].rank(pct=True) > 0.5) * 0.8 + 0.1
     large = np.random.default_rng(0).random(len(frame)) < chance
     anchor, target = frame[~large], frame[large]
-    for name, part in (("old", anchor[:180]), ("test", anchor[180:]), ("new", target)):
+    parts = {"old": anchor[:140], "held": anchor[140:200], "test": anchor[200:], "new": target[:200]}
+    for name, part in (*parts.items(), ("new_held", target[200:])):
         part.to_csv(tmp_path / f"{name}.csv", index=False)
-    for name, part in (("old", anchor[:180]), ("new", target)):
-        estimator = make_pipeline(StandardScaler(), LogisticRegression())
+    for name in ("old", "new"):
+        part, estimator = parts[name], make_pipeline(StandardScaler(), LogisticRegression())
         skops.io.dump(estimator.fit(part[list(data.feature_names)], part["diagnosis"]), tmp_path / f"{name}.skops")
     options = ("--model", tmp_path / "old.skops", "--new-model", tmp_path / "new.skops", "--label", "diagnosis",
                "--source", f"old_clinic={tmp_path / 'old.csv'}", "--target", tmp_path / "new.csv",
+               "--source-val", tmp_path / "held.csv", "--target-val", tmp_path / "new_held.csv",
                "--anchor-test", tmp_path / "test.csv")  # fmt: skip
     record = diagnosed(*options)["anchors"]["old_clinic"]
     assert 0 < abs(record["risk_change"]) < record["bound_mmd"] < record["bound_full_mmd"]

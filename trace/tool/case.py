@@ -14,7 +14,7 @@ from ..evidence import examine
 from ..sample import Sample
 from .errors import ToolError
 from .models import AnyModel
-from .preparing import Anchor, Prepared, Question, prepare
+from .preparing import Anchor, Prepared, Question, prepare, with_epsilon
 from .rows import Part
 from .stages import Stages, summed
 
@@ -50,51 +50,63 @@ def measure(
     models: tuple[AnyModel, AnyModel],
     anchors: Sequence[Anchor],
     target: Part,
-    target_val: Part,
+    target_val: Part | None,
     question: Question,
     *,
     generator: Generator,
     stages: Stages,
 ) -> list[Case]:
-    """One case per anchor."""
-    prepared = prepare(models, anchors, target, target_val, question, stages)
-    settings = prepared.probes[0].settings
-    u_new = prepared.features.of(prepared.target.sample)
-    target_self = None
-    if len(anchors) > 1 and settings.distance == "sinkhorn" and len(u_new) <= _MOST_CACHED:
-        with stages("shift"):
-            target_self = self_transport(u_new, epsilon=settings.epsilon, num_iters=settings.num_iters)
-    shared = dict(stages.seconds)
-    found = []
-    for anchor, loaded in zip(prepared.anchors, anchors, strict=True):
-        try:
-            case = _case(prepared, anchor, target_self, question.classes, generator)
-        except ValueError as error:
-            if len(anchors) == 1:
-                raise
-            raise ToolError(f"anchor {anchor.name}: {error}") from error
-        seconds = summed(shared, case.seconds)
-        found.append(case._replace(source=loaded.source.sample, target=target.sample, seconds=seconds))
+    """One case per anchor, each what it is without the others: columns have the units of their own source."""
+    before, found = dict(stages.seconds), []
+    groups = [[anchor] for anchor in anchors] if question.scale_columns else [anchors]
+    for group in groups:
+        stages.seconds = dict(before)
+        prepared = prepare(models, group, target, target_val, question, stages)
+        target_self = _target_self(prepared, question, stages) if len(group) > 1 else None
+        shared = dict(stages.seconds)
+        for anchor, loaded in zip(prepared.anchors, group, strict=True):
+            try:
+                case = _case(prepared, anchor, target_self, question, generator)
+            except ValueError as error:
+                if len(anchors) == 1:
+                    raise
+                raise ToolError(f"anchor {anchor.name}: {error}") from error
+            seconds = summed(shared, case.seconds)
+            found.append(case._replace(source=loaded.source.sample, target=target.sample, seconds=seconds))
     return found
+
+
+def _target_self(prepared: Prepared, question: Question, stages: Stages) -> SelfTransport | None:
+    """The target's own transport problem, which anchors share where they share epsilon."""
+    settings, u = question.settings, prepared.features.of(prepared.target.sample)
+    if question.scale_epsilon or settings.distance != "sinkhorn" or len(u) > _MOST_CACHED:
+        return None
+    with stages("shift"):
+        return self_transport(u, epsilon=settings.epsilon, num_iters=settings.num_iters)
 
 
 def _case(
     prepared: Prepared,
     anchor: Anchor,
     target_self: SelfTransport | None,
-    classes: tuple[str, ...],
+    question: Question,
     generator: Generator,
 ) -> Case:
     """The case of one anchor, with the library's warnings as notes."""
     (old, new), features, target = prepared.probes, prepared.features, prepared.target
-    stages = Stages()
+    stages, notes = Stages(), list(prepared.notes)
+    if question.scale_epsilon:
+        with stages("features"):
+            old.settings, noted = with_epsilon(question.settings, features.of(anchor.source.sample))
+        new.settings = old.settings
+        notes += noted
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         evidence = examine(
             old, new, anchor.source.sample, target.sample,
-            source_val=anchor.val.sample, target_val=prepared.target_val.sample, features=features,
-            gradient_at=prepared.gradient_at, anchor_test=None if anchor.test is None else anchor.test.sample,
-            target_self=target_self, generator=generator, stage=stages,
+            source_val=_sample(anchor.val), target_val=_sample(prepared.target_val), anchor_test=_sample(anchor.test),
+            features=features, gradient_at=prepared.gradient_at, target_self=target_self, generator=generator,
+            stage=stages,
         )  # fmt: skip
         with stages("outputs"):
             on_source = (old.outputs(anchor.source.sample), new.outputs(anchor.source.sample))
@@ -109,6 +121,10 @@ def _case(
         target_logits=(old.outputs(target.sample), new.outputs(target.sample)),
         names=(anchor.source.names, target.names),
         seconds=stages.seconds,
-        classes=classes,
-        notes=(*prepared.notes, *dict.fromkeys(str(warning.message) for warning in caught)),
+        classes=question.classes,
+        notes=(*notes, *dict.fromkeys(str(warning.message) for warning in caught)),
     )
+
+
+def _sample(part: Part | None) -> Sample | None:
+    return None if part is None else part.sample

@@ -5,19 +5,23 @@ shift of the inputs, and statistical remainders. A part that cannot be computed 
 
 examples:
 
-    diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz
-    diagnose --model old.pt --new-model new.pt --source old.npz --target new.npz --anchor-test test.npz --html page.html
-    diagnose --source old_logits.npz --target new_logits.npz        (no models: features, y, logits, new_logits in them)
-    diagnose --model timm:resnet18@old.safetensors --new-model timm:resnet18@new.safetensors \\
-             --source photos/ --target sketches/ --features global_pool --unit-features
-    diagnose --model old.skops --new-model new.skops --source 2023.csv --target 2024.csv --label outcome
-    diagnose --model mine:old --new-model mine:new --source a=a.npz --source b=b.npz --target c.npz --json out.json
+    diagnose --model old.pt --new-model new.pt --source old.npz --source-val held.npz --target new.npz --html page.html
+    diagnose --source old.npz --source-val held.npz --target new.npz      (features, y, logits, new_logits in the files)
+    diagnose --model timm:resnet18@old.safetensors --new-model timm:resnet18@new.safetensors --features global_pool \\
+             --unit-features --source photos/train --source-val photos/val --target sketches/train
+    diagnose --model old.skops --new-model new.skops --source 2023.csv --source-val held.csv --target 2024.csv \\
+             --label outcome --json out.json
+    diagnose --model mine:old --new-model mine:new --source a=a.npz --source-val a=a_held.npz \\
+             --source b=b.npz --source-val b=b_held.npz --target c.npz --target-val c_held.npz --anchor-test a=test.npz
 
 models give logits [n, C] (or [n, 1] for squared error) for inputs [n, ...]. A .npz or .safetensors file holds x, the
 inputs, and y, the labels from 0; for models that are not given logits and new_logits; and features for `--features
 saved`, which stand in for x where no model is given. A table has one row per sample, a label and numbers. The files
 of --source and --target are the data that Q and Q~ were trained on; rows that no model was trained on belong into
---source-val, --target-val and --anchor-test. The exit code is 0, or 3 after an error.
+--source-val, --target-val and --anchor-test: without them gaps are not available, and the gate decides nothing on an
+anchor's training rows. Where no model was trained on --source and --target either, --hold-out splits them.
+
+The exit code is 0, or 3 after an error.
 """
 
 from __future__ import annotations

@@ -33,8 +33,9 @@ from typing import Any
 from ..diagnostic import Diagnostic
 from ..gate import Decision, Policy, Verdict, decide
 from ..verdict_text import as_dict, to_markdown, to_text
+from .diagnose_command import FORMAT as DIAGNOSTIC
 from .errors import ToolError, first_line
-from .inputs import Case, add_input_arguments, cases
+from .inputs import Case, add_input_arguments, cases, input_defaults
 from .options import score_list
 from .past import read_json
 from .policy import load_policy
@@ -43,7 +44,6 @@ from .writing import check_outputs, strict_json, write
 SUMMARY = "accept or reject an update by a policy; the exit code is the answer"
 FORMAT = "trace-verdict/1"
 EXIT_CODES: dict[Decision, int] = {"accept": 0, "reject": 1, "inconclusive": 2}
-_INPUTS = ("source", "target", "model", "new_model", "source_val", "target_val", "anchor_test")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,12 +91,12 @@ def _with_notes(verdict: Verdict, notes: Mapping[str, Sequence[str]]) -> Verdict
 
 def _read_diagnostics(arguments: argparse.Namespace) -> tuple[dict[str, dict[str, Any]], dict[str, list[str]]]:
     """The records by anchor, and their notes."""
-    both = [name for name in _INPUTS if getattr(arguments, name, None)]
-    if both:
-        option = f"--{both[0].replace('_', '-')}"
-        raise ToolError(f"--diagnostic and {option} exclude each other: give the diagnostic, or models and samples")
+    stray = next((option for option, (dest, default) in input_defaults().items()
+                  if getattr(arguments, dest, default) != default), None)  # fmt: skip
+    if stray is not None:
+        raise ToolError(f"--diagnostic and {stray} exclude each other: give the diagnostic, or models and samples")
     path = Path(arguments.diagnostic)
-    record = read_json(path, "trace-diagnostic/1", "diagnose --json")
+    record = read_json(path, DIAGNOSTIC, "diagnose --json")
     anchors, notes = record.get("anchors"), record.get("notes")
     if not isinstance(anchors, dict) or not all(isinstance(record, dict) for record in anchors.values()):
         raise ToolError(f"{path} holds no anchors: make it again with diagnose --json")
@@ -106,6 +106,8 @@ def _read_diagnostics(arguments: argparse.Namespace) -> tuple[dict[str, dict[str
 def _decide(diagnostics: Mapping[str, Diagnostic | Mapping[str, Any]], policy: Policy, path: str | None) -> Verdict:
     try:
         return decide(diagnostics, policy)
+    except ValueError as error:
+        raise error if path is None else ToolError(f"{path}: {error}") from error
     except (TypeError, KeyError, AttributeError) as error:
         if path is None:
             raise

@@ -85,12 +85,13 @@ def open_image(path: Path) -> Any:
     """An image in RGB; what is transparent becomes white.
 
     Raises:
-        ToolError: where it is absent, truncated, or no image.
+        ToolError: where it is absent, truncated, no image, or has more than 8 bits a channel.
     """
     pillow = require("PIL.Image", extra="images", purpose="reading images")
     try:
         with pillow.open(path) as image:
-            if not image.has_transparency_data:
+            deep = image.mode.startswith(("I", "F"))
+            if not deep and not image.has_transparency_data:
                 return image.convert("RGB")
             drawing = image.convert("RGBA")
     except FileNotFoundError as error:
@@ -99,6 +100,8 @@ def open_image(path: Path) -> Any:
         raise ToolError(
             f"{path} cannot be read as an image ({first_line(error)}): fetch it again or drop it"
         ) from error
+    if deep:
+        raise ToolError(f"{path} has 16 or 32 bits a pixel, and nothing says which is white: convert it to 8")
     paper = pillow.new("RGBA", drawing.size, "white")
     paper.alpha_composite(drawing)
     return paper.convert("RGB")

@@ -16,7 +16,7 @@ from .options import loss_from, seed, settings_from, whole
 from .preparing import Question
 from .stages import Stages
 
-__all__ = ["Case", "add_input_arguments", "cases"]
+__all__ = ["Case", "add_input_arguments", "cases", "input_defaults"]
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -34,8 +34,11 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
                       help="training data of Q, the anchor; repeat for several")  # fmt: skip
     data.add_argument("--target", required=required, metavar="DATA", help="training data of Q~; labels may be missing")
     data.add_argument("--source-val", action="append", default=[], metavar="[NAME=]DATA",
-                      help="held-out anchor data; without it, a stratified 15 percent of --source")  # fmt: skip
-    data.add_argument("--target-val", metavar="DATA", help="held-out target data; without it, 15 percent of --target")
+                      help="anchor data that no model was trained on; the gate asks for it")  # fmt: skip
+    data.add_argument("--target-val", metavar="DATA", help="target data that no model was trained on")
+    data.add_argument("--hold-out", action="store_true",
+                      help="hold out 15 percent of --source and --target where no -val is given: only if no model was "
+                      "trained on them")  # fmt: skip
     data.add_argument("--anchor-test", action="append", default=[], metavar="[NAME=]DATA",
                       help="labelled anchor data, for the true change of the risk")  # fmt: skip
     data.add_argument("--label", metavar="COLUMN", help="label column of tables (default: label, y or target)")
@@ -61,11 +64,18 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
                      help="take sensitivities in the inputs (default) or at the submodule of --features")  # fmt: skip
     how.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
                      help="a setting such as q=0.95 or distance=wasserstein1; repeat for several")  # fmt: skip
-    how.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    how.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1; one that computes in float64")
     how.add_argument(
         "--batch-size", type=whole, default=1024, metavar="N", help="rows per pass of a model (default 1024)"
     )
     how.add_argument("--seed", type=seed, default=0, help="of splits and subsamples (default 0)")
+
+
+def input_defaults() -> dict[str, tuple[str, object]]:
+    """By option: the argument's name and its default."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_input_arguments(parser, required=False)
+    return {action.option_strings[0]: (action.dest, action.default) for action in parser._actions}
 
 
 def cases(arguments: argparse.Namespace) -> list[Case]:
@@ -87,11 +97,14 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
         loader = Loader(arguments, models, classification=loss.classification, device=device, generator=generator)
         anchors, target, target_val = loader.samples()
     classes = loader.classes or ()
+    features = arguments.features or ("identity" if loader.has_inputs else "saved")
+    if arguments.scale == "columns" and features == "saved":
+        raise ToolError("--scale columns changes inputs, but the shift is measured in saved features: save them scaled")
     question = Question(
         loss=loss,
         classes=classes,
         settings=settings,
-        features=arguments.features or ("identity" if loader.has_inputs else "saved"),
+        features=features,
         unit_features=arguments.unit_features,
         gradients=arguments.gradients,
         scale_columns=arguments.scale == "columns" or (arguments.scale == "auto" and loader.tables),
@@ -104,7 +117,7 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
 def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+        float(torch.ones(1, dtype=torch.float64, device=device).sum())  # mps has no float64, meta no values
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise ToolError(f"--device {name} is not available ({str(error).splitlines()[0]}): use cpu") from error
     return device

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+import numpy as np
 import torch
 
 from .data import Reading, read_rows
-from .errors import ToolError
+from .errors import ToolError, require
 from .images import Transform, plain_transform
 from .models import AnyModel, SavedOutputs
 from .options import named_paths
@@ -42,8 +43,8 @@ class Loader:
         """Whether all samples are tables."""
         self.notes: list[str] = []
 
-    def samples(self) -> tuple[list[Anchor], Part, Part]:
-        """All anchors, the target, and its held-out part."""
+    def samples(self) -> tuple[list[Anchor], Part, Part | None]:
+        """All anchors, the target, and its held-out part if there is one."""
         a = self.arguments
         sources = named_paths(a.source, "--source", ANCHOR)
         only = next(iter(sources)) if len(sources) == 1 else ANCHOR
@@ -58,17 +59,24 @@ class Loader:
                     raise ToolError(f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
                                     f"{', '.join(sources)}")  # fmt: skip
                 raise ToolError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
+        if a.hold_out and a.target_val and set(vals) == set(sources):
+            raise ToolError("--hold-out has nothing to split: every sample has its -val, leave it out")
         anchors = []
         for name, path in sources.items():
             source, val = self._pair(path, vals.get(name), "--source")
             anchors.append(Anchor(name, source, val, self._part(tests[name]) if name in tests else None))
         return anchors, *self._pair(a.target, a.target_val, "--target")
 
-    def _pair(self, path: str, val: str | None, option: str) -> tuple[Part, Part]:
+    def _pair(self, path: str, val: str | None, option: str) -> tuple[Part, Part | None]:
+        """A training sample and its held-out rows: as given, split off with ``--hold-out``, or none."""
         labelled = option == "--source"
         part = self._part(path, labelled=labelled)
         if val is not None:
             return part, self._part(val, labelled=labelled)
+        if not self.arguments.hold_out:
+            self._note(f"no rows of {path} are held out: give {option}-val with rows that no model was trained on, or "
+                       "--hold-out if none was trained on these")  # fmt: skip
+            return part, None
         n = len(part.names)
         train, held = held_out(part, self.generator) if n > 1 else (part, part.at(torch.arange(0)))
         if not held.names:
@@ -76,7 +84,7 @@ class Loader:
         kind = "stratified " if part.sample.y is not None and self.classification else ""
         self._note(
             f"{len(held.names)} of the {n} rows of {path} are held out ({kind}15 percent, seed "
-            f"{self.arguments.seed}); if the models were trained on them, give {option}-val"
+            f"{self.arguments.seed}), as rows that no model was trained on (--hold-out)"
         )
         return train, held
 
@@ -99,16 +107,20 @@ class Loader:
             self._note(f"{rows.origin} has no labels")
         if rows.ignored:
             self._note(f"columns of {rows.origin} that are no inputs are left out: {', '.join(rows.ignored)}")
-        if rows.x.ndim == 4 and self.models[0].transform is None and self.models[1].transform is None:
-            self._note_pictures(rows)
+        if rows.x.ndim == 4 and not rows.origin.endswith((".npz", ".safetensors")):
+            self._pictures(rows)
         if not rows.has_inputs:
             self.has_inputs = False
             given = next((m for m in self.models if not isinstance(m, SavedOutputs)), None)
             if given is not None:
                 raise ToolError(f"{rows.origin} holds no x, which {given.name} needs as its inputs: add it")
 
-    def _note_pictures(self, rows: Rows) -> None:
-        if rows.origin.endswith((".npz", ".safetensors")):
+    def _pictures(self, rows: Rows) -> None:
+        """Images that were just read: one preprocessing must serve both models."""
+        old, new = (model.transform for model in self.models)
+        if old is not None and new is not None:
+            _check_same(old(self.arguments.image_size), new(self.arguments.image_size))
+        if old is not None or new is not None:
             return
         scaled = "ImageNet's mean and deviation" if self.arguments.pixels == "imagenet" else "[0, 1]"
         self._note(f"images are cut to {rows.x.shape[-1]} pixels and scaled to {scaled} (--image-size, --pixels)")
@@ -125,6 +137,19 @@ def _transform(arguments: argparse.Namespace, models: tuple[AnyModel, AnyModel])
     if own is not None:
         return own(size)
     return plain_transform(size or IMAGE_SIZE, imagenet=arguments.pixels == "imagenet")
+
+
+def _check_same(old: Transform, new: Transform) -> None:
+    """Both models must want the same pixels, seen on a picture of all colours that is neither square nor small."""
+    image = require("PIL.Image", extra="images", purpose="reading images")
+    ramp = np.arange(300 * 400 * 3).reshape(300, 400, 3)
+    picture = image.fromarray((ramp * 7 // 13 % 256).astype(np.uint8))
+    pixels, others = old(picture), new(picture)
+    if pixels.shape != others.shape or not torch.allclose(pixels, others):
+        shapes = f"{list(pixels.shape)} against {list(others.shape)}"
+        how = f"sizes ({shapes})" if pixels.shape != others.shape else "crops, interpolations or scales"
+        raise ToolError(f"the models want images in other {how}: compare models that share their preprocessing, save "
+                        "the logits of both, or try --image-size")  # fmt: skip
 
 
 def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str, ...] | None:

@@ -47,8 +47,8 @@ def load_policy(path: str) -> LoadedPolicy:
     """Read a policy; a threshold that is not given is calibrated, or taken from a calibration.
 
     Raises:
-        ToolError: for unknown keys, values of the wrong kind, and more or less than one source of a threshold.
-        ValueError: for values out of range, and too few past updates.
+        ToolError: for unknown keys, values of the wrong kind or out of range, more or less than one source of a
+            threshold, and too few past updates.
     """
     file = Path(path)
     yaml = require("yaml", extra="policy", purpose="a policy")
@@ -63,10 +63,16 @@ def load_policy(path: str) -> LoadedPolicy:
         raise ToolError(f"{path} holds no keys: give it at least a threshold")
     _check_repeated([str(key.value) for key, _ in node.value], path)
     _check(keys, path)
-    threshold, promise, past, harm_above = _threshold(keys, file)
     options = {key: keys[key] for key in ("score", "confidence", *_COUNTS) if key in keys}
     anchors = tuple(keys.get("anchors", ()))
-    return LoadedPolicy(Policy(threshold, **options, anchors=anchors, promise=promise), past, harm_above)
+    try:
+        threshold, promise, past, harm_above = _threshold(keys, file)
+        policy = Policy(threshold, **options, anchors=anchors, promise=promise)
+    except ToolError:
+        raise
+    except ValueError as error:
+        raise ToolError(f"{path}: {error}") from error
+    return LoadedPolicy(policy, past, harm_above)
 
 
 def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[PastUpdate, ...], float]:

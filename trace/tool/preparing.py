@@ -27,15 +27,16 @@ class Anchor(NamedTuple):
 
     name: str
     source: Part
-    val: Part
+    val: Part | None
+    """Rows that no model was trained on."""
     test: Part | None
 
     def parts(self) -> list[Part]:
         return [part for part in (self.source, self.val, self.test) if part is not None]
 
     def scaled(self, scaling: Scaling) -> Anchor:
-        test = None if self.test is None else scaling.scaled(self.test)
-        return Anchor(self.name, scaling.scaled(self.source), scaling.scaled(self.val), test)
+        val, test = (None if part is None else scaling.scaled(part) for part in (self.val, self.test))
+        return Anchor(self.name, scaling.scaled(self.source), val, test)
 
 
 class Question(NamedTuple):
@@ -53,7 +54,7 @@ class Question(NamedTuple):
     scale_columns: bool
     """Measure inputs in units of each column's standard deviation in the sources."""
     scale_epsilon: bool
-    """Multiply the settings' epsilon by the features' total variance, for features that are not of unit length."""
+    """Multiply the settings' epsilon by the total variance of the source's features, unless they are of unit length."""
 
 
 class Prepared(NamedTuple):
@@ -61,7 +62,7 @@ class Prepared(NamedTuple):
 
     anchors: list[Anchor]
     target: Part
-    target_val: Part
+    target_val: Part | None
     probes: tuple[Probe, Probe]
     features: Features
     gradient_at: tuple[nn.Module, nn.Module] | None
@@ -72,26 +73,27 @@ def prepare(
     models: tuple[AnyModel, AnyModel],
     anchors: Sequence[Anchor],
     target: Part,
-    target_val: Part,
+    target_val: Part | None,
     question: Question,
     stages: Stages,
 ) -> Prepared:
     """Settle everything that anchors share."""
     q, notes = question, []
-    _check_alike([target, target_val, *(part for anchor in anchors for part in anchor.parts())])
+    _check_alike(_parts(target, target_val, anchors))
     at = (models[0].layer(q.features), models[1].layer(q.features)) if q.gradients == "features" else None
     run: tuple[nn.Module, nn.Module] = models
     if q.scale_columns:
         scaling = Scaling.of([anchor.source for anchor in anchors])
         anchors = [anchor.scaled(scaling) for anchor in anchors]
-        target, target_val = scaling.scaled(target), scaling.scaled(target_val)
+        target = scaling.scaled(target)
+        target_val = None if target_val is None else scaling.scaled(target_val)
         run = (scaling.undone_before(models[0]), scaling.undone_before(models[1]))
         notes.append("columns count in units of their standard deviation in the source; --scale none keeps their own")
     if q.features == "identity" and target.sample.x.ndim > 2:
         notes.append(
             "the shift is measured in raw pixels; a layer says more about images, such as --features global_pool"
         )
-    parts = [target, target_val, *(part for anchor in anchors for part in anchor.parts())]
+    parts = _parts(target, target_val, anchors)
     probes = (Probe(run[0], "--model", q.loss, q.settings), Probe(run[1], "--new-model", q.loss, q.settings))
     for probe, model, key in zip(probes, models, ("logits", "new_logits"), strict=True):
         if isinstance(model, SavedOutputs):
@@ -102,17 +104,31 @@ def prepare(
         features = _features(run[0], layer, probes[0], q, parts)
         _check_classes(q, probes[0].outputs(target.sample).shape[1])
         notes += [_PROBABILITIES.format(p.name) for p in probes if _sums_to_one(p.outputs(target.sample))]
-    with stages("features"):
-        variance = _total_variance([features.of(part.sample) for part in (target, *(a.source for a in anchors))])
-    if q.scale_epsilon and variance > 0:
-        epsilon = q.settings.epsilon * variance
-        for probe in probes:
-            probe.settings = replace(q.settings, epsilon=epsilon)
-        notes.append(
-            f"the transport distance is smoothed with epsilon {epsilon:.3g}, {q.settings.epsilon:g} of the features' "
-            "total variance; choose it with --set epsilon=..."
-        )
     return Prepared(list(anchors), target, target_val, probes, features, at, notes)
+
+
+def with_epsilon(settings: Settings, u: Tensor) -> tuple[Settings, list[str]]:
+    """Settings whose epsilon is that share of the total variance of the source's features ``u``, and a note of it."""
+    variance = _total_variance(u)
+    if variance == 0:
+        return settings, []
+    epsilon = settings.epsilon * variance
+    note = (
+        f"the transport distance is smoothed with epsilon {epsilon:.3g}, {settings.epsilon:g} of the total variance of "
+        "the source's features; choose it with --set epsilon=..."
+    )
+    return replace(settings, epsilon=epsilon), [note]
+
+
+def _total_variance(u: Tensor, rows: int = 1024) -> float:
+    """Sum over columns of the variance, in float64, a few rows at a time."""
+    mean = u.mean(dim=0, dtype=torch.float64)
+    return sum(float((part.double() - mean).square().sum()) for part in u.split(rows)) / len(u)
+
+
+def _parts(target: Part, target_val: Part | None, anchors: Sequence[Anchor]) -> list[Part]:
+    held = [] if target_val is None else [target_val]
+    return [target, *held, *(part for anchor in anchors for part in anchor.parts())]
 
 
 def _features(model: nn.Module, layer: nn.Module | None, probe: Probe, q: Question, parts: Sequence[Part]) -> Features:
@@ -131,13 +147,6 @@ def _features(model: nn.Module, layer: nn.Module | None, probe: Probe, q: Questi
             probe.know(part.sample, z)
         features.know(part.sample, of_length(u))
     return features
-
-
-def _total_variance(samples: Sequence[Tensor], rows: int = 1024) -> float:
-    """Sum over columns of the variance in all samples together, in float64, a few rows at a time."""
-    n = sum(len(u) for u in samples)
-    mean = torch.stack([u.sum(dim=0, dtype=torch.float64) for u in samples]).sum(dim=0) / n
-    return sum(float((part.double() - mean).square().sum()) for u in samples for part in u.split(rows)) / n
 
 
 def _check_classes(q: Question, num_outputs: int) -> None:

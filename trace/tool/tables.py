@@ -14,7 +14,7 @@ from .errors import ToolError, first_line, require
 from .rows import Rows
 
 LABELS = ("label", "y", "target")
-"""Names of the label column that are tried where none is given."""
+"""Names of the label column that are tried where none is given, unless they are inputs of a model."""
 
 
 def read_table(path: Path) -> Any:
@@ -50,7 +50,8 @@ def table_rows(frame: Any, path: Path, *, label: str | None, labelled: bool, col
         near = difflib.get_close_matches(label, frame.columns, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "name the label with --label"
         raise ToolError(f"{path} has no column {label!r} (it has {known}): {hint}")
-    found = next((name for name in ([label] if label else LABELS) if name in frame.columns), None)
+    tried = [label] if label else [name for name in LABELS if name not in (columns or ())]
+    found = next((name for name in tried if name in frame.columns), None)
     inputs = [name for name in frame.columns if name != found] if columns is None else list(columns)
     missing = next((name for name in inputs if name not in frame.columns), None)
     if missing is not None:

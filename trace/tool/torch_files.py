@@ -48,15 +48,19 @@ def suspect_operations(path: Path) -> list[str]:
     """Names in a TorchScript program that reach beyond tensors: files, custom classes, operators of other libraries."""
     try:
         with zipfile.ZipFile(path) as archive:
-            sources = [name for name in archive.namelist() if "/code/" in name and name.endswith(".py")]
-            text = "\n".join(archive.read(name).decode("utf-8", errors="replace") for name in sources)
-    except (zipfile.BadZipFile, OSError) as error:
+            names = [entry.filename.lower() for entry in archive.infolist()]
+            sources = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".py")]
+            text = "\n".join(archive.read(entry).decode("utf-8", errors="replace") for entry in sources)
+    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
         raise ToolError(f"{path} is no TorchScript file ({first_line(error)}): {_SAVE}") from error
     if not sources:
         raise ToolError(
             f"{path} holds no TorchScript program; it may be a state_dict: {_SAVE}, or "
             "give timm:ARCH@FILE or module:function"
         )
+    if len(set(names)) < len(names):  # torch may run another entry than the one that was read here
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ToolError(f"{path} holds {twice} more than once, so it is not clear which is run: {_SAVE}")
     return sorted({match[1] or f"ops.{match[2]}" for match in _SUSPECT.finditer(text)})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -71,11 +72,20 @@ def _replace(file: Path, text: str) -> None:
     try:
         with open(descriptor, "w", encoding="utf-8") as out:
             out.write(text)
-        os.chmod(aside, 0o644)
+        os.chmod(aside, _mode(file))
         os.replace(aside, file)
     except BaseException:
         Path(aside).unlink(missing_ok=True)
         raise
+
+
+def _mode(file: Path) -> int:
+    """That of the file that is replaced, or of any new file here."""
+    if file.exists():
+        return stat.S_IMODE(file.stat().st_mode)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def _print(text: str) -> None:

@@ -92,7 +92,9 @@ def test_wrong_files_are_named(tmp_path):
     with pytest.raises(UserError, match="holds no readable weights"):
         load_backbone(spec)
     torch.save(timm.create_model("test_resnet").state_dict(), path)
-    with pytest.raises(UserError, match=r"has no tensor conv_stem.weight, which test_efficientnet needs: set arch"):
+    with pytest.raises(
+        UserError, match=r"has no tensor conv_stem.weight, which test_efficientnet needs: take the architecture"
+    ):
         load_backbone(spec)
     state = timm.create_model("test_efficientnet").state_dict()
     torch.save({**state, "bn1.weight": torch.ones(3)}, path)
@@ -140,6 +142,8 @@ def test_places_and_sizes_that_do_not_exist_are_answered():
 
 def test_garbage_instead_of_weights_is_one_line(tmp_path):
     (tmp_path / "w.pth").write_text("garbage")
-    with pytest.raises(UserError, match=r"w\.pth holds no readable weights \(.*\): download the file again") as caught:
+    with pytest.raises(
+        UserError, match=r"w\.pth holds no readable weights \(.*\): fetch the file or save the state_dict again"
+    ) as caught:
         load_backbone(BackboneSpec("test_efficientnet", weights=str(tmp_path / "w.pth")))
     assert "\n" not in str(caught.value)
