@@ -18,7 +18,7 @@ from experiments.cells import (
 )
 from experiments.config import Run, expand
 from experiments.execute import execute
-from experiments.frame import derived, synthetic_frame
+from experiments.frame import derived, synthetic_frame, variant
 from experiments.store import RunDirectory
 from trace import diagnose
 from trace.worlds import world
@@ -43,6 +43,13 @@ def test_defaults_follow_the_protocol_of_the_world():
     assert synthetic.Config(world="moons_warp").models == [ModelSpec()]
     runs = {run.run_id for run in expand("synthetic", [])}
     assert len(runs) == len(expand("synthetic", []))
+
+
+@pytest.mark.parametrize("name", ["cpu", "paper", "smoke"])
+def test_every_variant_of_a_grid_has_development_candidates(name):
+    runs = [run.values for run in expand("synthetic", [f"config={name}"])]
+    settings = [{(c["world"], variant(c)) for c in runs if c["development"] == flag} for flag in (True, False)]
+    assert settings[0] == settings[1]
 
 
 def test_a_cell_has_every_pair_once_and_repeats_itself():
