@@ -18,7 +18,7 @@ from trace.models import Stack
 from trace.training import Progress, fit, fit_logistic
 from trace.worlds import ShiftWorld
 
-from .seeds import seeded as seeded
+from .seeds import seeded
 
 BATCH_SIZE = 256
 GROUP = 66

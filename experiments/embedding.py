@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .errors import UserError
 from .execute import Context
-from .pairs import significant
+from .records import significant
 from .seeds import seeded
 from .vision.study import ImageConfig, Study, VisionConfig
 

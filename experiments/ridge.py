@@ -22,11 +22,15 @@ from trace import Diagnostic, Settings
 
 from . import ridge_forms as forms
 from .execute import Context
+from .records import significant
 from .ridge_forms import Array, Problem, log_log_slope
 from .ridge_samples import diagnosed, monte_carlo_errors, refit_curves
 
 SMALL, LARGE = (0.0, 0.1), (10.0, math.inf)
 """Shift sizes that count as small and as large, in standard deviations of an input."""
+
+DIGITS = 7
+"""Significant digits of stored numbers."""
 
 TAILS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9)
 """Shares ``1 - q`` at which the gradient quantile is stored, to see whether it settles."""
@@ -85,7 +89,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
         metrics["closed"] = closed_part(problem, config)
     if config.part != "closed":
         metrics["finite"] = finite_part(problem, config)
-    return significant(metrics)
+    return significant(metrics, DIGITS)
 
 
 def closed_part(problem: Problem, config: Config) -> dict[str, Any]:
@@ -152,17 +156,6 @@ def slopes(m: Array, curves: dict[str, Array]) -> dict[str, dict[str, list[float
         regime: {name: list(log_log_slope(m, curve, within=within)) for name, curve in curves.items()}
         for regime, within in (("small", SMALL), ("large", LARGE))
     }
-
-
-def significant(value: Any, *, digits: int = 7) -> Any:
-    """Plain lists and numbers with so many significant digits, for compact records."""
-    if isinstance(value, dict):
-        return {key: significant(entry, digits=digits) for key, entry in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [significant(entry, digits=digits) for entry in value]
-    if isinstance(value, float):
-        return float(f"{value:.{digits}g}")
-    return value
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from experiments.cells import (
     fit_updates,
     members,
     protocol,
-    seeded,
 )
+from experiments.seeds import seeded
 from trace.features import identity
 from trace.worlds import world
 

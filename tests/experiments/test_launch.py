@@ -339,6 +339,8 @@ def test_odd_files_do_not_stop_status_and_collect(tmp_path, counter):
     assert "Traceback" not in collected.stderr
     empty = subprocess.run(command("collect", "--runs", str(tmp_path / "nothing")), **options)
     assert "no finished runs" in empty.stdout
+    idle = subprocess.run(command("status", "--runs", str(tmp_path / "nothing")), **options)
+    assert "`python -m experiments run EXPERIMENT` computes some" in idle.stdout
 
 
 def test_bad_options_are_refused_before_anything_is_touched(tmp_path, counter):

@@ -160,9 +160,3 @@ def test_diagnosis_sees_the_world():
     assert found.evidence.sensitivity_target.value == pytest.approx(L_new, rel=0.25)
     assert found.evidence.lipschitz**2 == pytest.approx(4 * found.evidence.loss_bound)
     assert math.isfinite(found.bound_full())
-
-
-def test_significant_digits():
-    assert ridge.significant({"a": [math.pi * 1e-9, 2, True, "x", np.array([1 / 3])]}) == {
-        "a": [3.141593e-09, 2, True, "x", [0.3333333]]
-    }

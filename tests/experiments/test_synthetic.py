@@ -14,11 +14,11 @@ from experiments.cells import (
     fit_sources,
     fit_updates,
     members,
-    seeded,
 )
 from experiments.config import Run, expand
 from experiments.execute import execute
 from experiments.frame import derived, synthetic_frame, variant
+from experiments.seeds import seeded
 from experiments.store import RunDirectory
 from trace import diagnose
 from trace.worlds import world
