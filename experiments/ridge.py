@@ -21,6 +21,7 @@ from torch import Generator
 from trace import Diagnostic, Settings
 
 from . import ridge_forms as forms
+from .errors import UserError
 from .execute import Context
 from .records import significant
 from .ridge_forms import Array, Problem, log_log_slope
@@ -74,15 +75,23 @@ class Config:
     distance: str = "wasserstein1"
     """What the theorem needs; sinkhorn is the published proxy, in squared units."""
 
+    def __post_init__(self) -> None:
+        if self.part not in ("closed", "finite", "both"):
+            raise UserError(f"ridge: part must be closed, finite or both, got {self.part!r}")
+        if self.dim < 2 or self.sigma <= 0 or self.lam < 0:
+            raise UserError(f"ridge needs dim >= 2, sigma > 0 and lam >= 0, got {self.dim}, {self.sigma}, {self.lam}")
+        if not 0 < self.q < 1:
+            raise UserError(
+                f"ridge: q must lie between 0 and 1, got {self.q}: Gaussian gradients have no largest value"
+            )
+        for name, sizes in (("shifts", self.shifts), ("sample_shifts", self.sample_shifts)):
+            if not sizes or min(sizes) <= 0:
+                raise UserError(f"ridge: {name} must be positive sizes |mu|, at least one, as slopes are in log |mu|; "
+                                f"got {sizes}")  # fmt: skip
+
 
 def run(config: Config, context: Context) -> dict[str, Any]:
     """Closed forms over all shifts with their orders and Monte Carlo checks, then the same questions on samples."""
-    if config.part not in ("closed", "finite", "both"):
-        raise ValueError(f"part must be closed, finite or both, got {config.part!r}")
-    if config.dim < 2 or config.sigma <= 0 or config.lam < 0:
-        raise ValueError(
-            f"ridge needs dim >= 2, sigma > 0 and lam >= 0, got {config.dim}, {config.sigma}, {config.lam}"
-        )
     problem = Problem(config.lam, config.dim, config.angle, config.sigma)
     metrics: dict[str, Any] = {}
     if config.part != "finite":
