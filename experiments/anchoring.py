@@ -23,10 +23,11 @@ from trace.losses import Loss, ZeroOne
 from trace.worlds import world
 
 from .anchoring_training import WEIGHTED, Case, Parts, Recipe, updates
-from .cells import ModelSpec, draw_source, draw_target, fit_sources, labels, seeded
+from .cells import ModelSpec, draw_source, draw_target, fit_sources, labels
 from .errors import UserError
 from .execute import Context
 from .pairs import LOSS, Row, columns
+from .seeds import seeded
 from .vision.study import Domain, Study, VisionConfig
 
 ERROR = ZeroOne()

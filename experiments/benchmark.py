@@ -31,6 +31,7 @@ from .benchmark_growth import growth
 from .benchmark_selection import selection
 from .benchmark_training import engine, stacked_training
 from .benchmark_vision import vision
+from .memory import peak_bytes, reset_peaks, resident_bytes
 from .records import RECORDS, ROOT, Record, plain, provenance, run_id, write_record
 from .table_text import to_markdown
 
@@ -151,22 +152,14 @@ def _here(profile: str, seed: int, case: str, contender: str) -> Call:
     """One measured call, after one at the smoke sizes that loads what is imported late."""
     _named(case, "smoke").contenders(torch.Generator())[contender]()
     measured = _named(case, profile).contenders(torch.Generator().manual_seed(seed))[contender]
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    linux = status.exists() and reset.exists()
-    if linux:
+    if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)  # give back what is free, or its reuse hides a peak
-        before = _status_bytes(status, "VmRSS")
-        reset.write_text("5")  # the peak counts from here
+    before = resident_bytes() if reset_peaks() else None
     start = time.perf_counter()
     value = measured()
     seconds = time.perf_counter() - start
-    return Call(value, seconds, float(max(_status_bytes(status, "VmHWM") - before, 0)) if linux else math.nan)
+    return Call(value, seconds, math.nan if before is None else float(max(peak_bytes() - before, 0)))
 
 
 def _named(name: str, profile: str) -> Case:
     return next(case for case in cases(profile) if case.name == name)
-
-
-def _status_bytes(status: Path, key: str) -> int:
-    line = next(line for line in status.read_text().splitlines() if line.startswith(key + ":"))
-    return int(line.split()[1]) * 1024

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from trace.estimators import gradient_quantile, mmd, output_distance, rkhs_norm, sinkhorn_divergence, wasserstein1
 from trace.losses import ClippedCrossEntropy
+from trace.models import Stack
 from trace.selection import mmdmin, w1min
 
 from .benchmark_cases import unit_samples
@@ -25,28 +27,40 @@ LIMIT = 15.0
 CLASSES = 10
 CHOSEN = 50
 
-Estimator = Callable[[Tensor, Tensor, Tensor], float]
-"""Of source and target features ``[n, d]`` and labels ``[n]``."""
+
+class Inputs(NamedTuple):
+    """What an estimator is given; drawing it is not timed."""
+
+    x: Tensor
+    """Source features ``[n, d]``."""
+    y: Tensor
+    """Target features ``[n, d]``."""
+    labels: Tensor
+    """``[n]``."""
+    layers: nn.Sequential
+    """A perceptron with 128 hidden units."""
+
+    @classmethod
+    def draw(cls, n: int, dim: int, seed: int) -> Inputs:
+        generator = torch.Generator().manual_seed(seed)
+        x, y = unit_samples(n, n, dim, generator)
+        labels = torch.randint(0, CLASSES, (n,), generator=generator)
+        return cls(x, y, labels, Stack.draw([dim, 128, CLASSES], [generator], activation="relu").member(0))
 
 
-def _gradients(x: Tensor, _y: Tensor, labels: Tensor) -> float:
-    layers = nn.Sequential(nn.Linear(x.shape[1], 128), nn.ReLU(), nn.Linear(128, CLASSES))
-    return gradient_quantile(layers, x, labels, ClippedCrossEntropy()).value
+def _selected_w1(given: Inputs) -> float:
+    return w1min(given.x, given.y, CHOSEN, generator=torch.Generator().manual_seed(0)).objective
 
 
-def _selected_w1(x: Tensor, y: Tensor, _labels: Tensor) -> float:
-    return w1min(x, y, CHOSEN, generator=torch.Generator().manual_seed(0)).objective
-
-
-ESTIMATORS: dict[str, Estimator] = {
-    "Sinkhorn divergence": lambda x, y, _: sinkhorn_divergence(x, y).value,
-    "exact W1": lambda x, y, _: wasserstein1(x, y, max_samples=len(x)).value,
-    "MMD, unbiased": lambda x, y, _: mmd(x, y).squared,
-    "MMD, linear": lambda x, y, _: mmd(x, y, estimator="linear").squared,
-    "kernel ridge norm (3,000 at most)": lambda x, _y, labels: rkhs_norm(x, labels.to(x.dtype)).value,
-    "gradient quantile": _gradients,
-    "output distance": lambda x, y, _: output_distance(x, y).value,
-    "mmdmin, choose 50": lambda x, y, _: mmdmin(x, y, CHOSEN).objective,
+ESTIMATORS: dict[str, Callable[[Inputs], float]] = {
+    "Sinkhorn divergence": lambda i: sinkhorn_divergence(i.x, i.y).value,
+    "exact W1": lambda i: wasserstein1(i.x, i.y, max_samples=len(i.x)).value,
+    "MMD, unbiased": lambda i: mmd(i.x, i.y).squared,
+    "MMD, linear": lambda i: mmd(i.x, i.y, estimator="linear").squared,
+    "kernel ridge norm (3,000 at most)": lambda i: rkhs_norm(i.x, i.labels.to(i.x.dtype)).value,
+    "gradient quantile": lambda i: gradient_quantile(i.layers, i.x, i.labels, ClippedCrossEntropy()).value,
+    "output distance": lambda i: output_distance(i.x, i.y).value,
+    "mmdmin, choose 50": lambda i: mmdmin(i.x, i.y, CHOSEN).objective,
     "w1min, choose 50": _selected_w1,
 }
 
@@ -57,17 +71,15 @@ def growth(profile: str, seed: int, *, limit: float = LIMIT) -> list[Record]:
     rows = []
     for name, estimator in ESTIMATORS.items():
         for n in sizes:
-            generator = torch.Generator().manual_seed(seed)
-            x, y = unit_samples(n, n, dim, generator)
-            labels = torch.randint(0, CLASSES, (n,), generator=generator)
-            seconds = min(_seconds(estimator, x, y, labels) for _ in range(2 if n <= sizes[0] * 10 else 1))
+            given = Inputs.draw(n, dim, seed)
+            seconds = min(_seconds(estimator, given) for _ in range(2 if n <= sizes[0] * 10 else 1))
             rows.append({"estimator": name, "n": n, "dim": dim, "seconds": seconds})
             if seconds > limit:
                 break
     return rows
 
 
-def _seconds(estimator: Estimator, x: Tensor, y: Tensor, labels: Tensor) -> float:
+def _seconds(estimator: Callable[[Inputs], float], given: Inputs) -> float:
     started = time.perf_counter()
-    estimator(x, y, labels)
+    estimator(given)
     return time.perf_counter() - started

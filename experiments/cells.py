@@ -18,7 +18,8 @@ from trace.models import Stack
 from trace.training import Progress, fit, fit_logistic
 from trace.worlds import ShiftWorld
 
-from .seeds import seeded as seeded
+from .errors import UserError
+from .seeds import seeded
 
 BATCH_SIZE = 256
 GROUP = 66
@@ -76,14 +77,14 @@ class Split(NamedTuple):
 
 def draw_source(world: ShiftWorld, n: int, seed: int) -> Split:
     """S and its validation split V (``app:common-impl``: 15%, stratified)."""
-    sample = world.source(n, generator=seeded("base", seed))
+    sample = two_classes(world, world.source(n, generator=seeded("base", seed)))
     return Split(*stratified_split(sample, generator=seeded("source split", seed)))
 
 
 def draw_target(world: ShiftWorld, n: int, seed: int, *, shared: bool = False) -> Split:
     """S~ and V~; ``shared`` moves the very points that the source drew, else they are drawn afresh."""
     base = ("base", seed) if shared else ("target", seed, world.severity)
-    sample = world.target(n, generator=seeded(*base))
+    sample = two_classes(world, world.target(n, generator=seeded(*base)))
     return Split(*stratified_split(sample, generator=seeded("target split", seed)))
 
 
@@ -174,6 +175,27 @@ def labels(sample: Sample) -> Tensor:
     if sample.y is None:
         raise ValueError("a world's samples must have labels: return Sample(x, y)")
     return sample.y
+
+
+def two_classes(world: ShiftWorld, sample: Sample) -> Sample:
+    """A sample of a world, if its labels are 0 and 1: every model of a cell has two outputs."""
+    low, high = (int(end) for end in labels(sample).aminmax())
+    if low < 0 or high > 1:
+        name = type(world).__module__.rpartition(".")[2]
+        raise UserError(
+            f"world {name} draws labels from {low} to {high}, but the models of these experiments have two outputs: "
+            "make its labels 0 and 1"
+        )
+    return sample
+
+
+def check_some(experiment: str, **lists: Sequence[object]) -> None:
+    """Refuse a list of a config that leaves nothing to compute."""
+    for name, values in lists.items():
+        if not values:
+            raise UserError(
+                f"{experiment}: {name} is empty, so there is nothing to compute: give it at least one value"
+            )
 
 
 def feature_map(spec: ModelSpec, model: nn.Sequential) -> FeatureMap:

@@ -125,7 +125,7 @@ def gaps_do_not_rank(records: list[Record]) -> Finding:
 )
 @needs("synthetic")
 def shift_term_helps(records: list[Record]) -> Finding:
-    frame = where(evaluated(synthetic_frame(records)), variant="labels travel")
+    frame = where(evaluated(synthetic_frame(records)), plain=True)
     gains = {}
     for world, model in groups(frame, "world", "model"):
         part = where(frame, world=world, model=model)
@@ -148,7 +148,7 @@ def shift_term_helps(records: list[Record]) -> Finding:
 @claim("subsec:mmd_alternative_brief", "The MMD variant has lower variance and is more stable", published="often")
 @needs("synthetic")
 def mmd_is_more_stable(records: list[Record]) -> Finding:
-    frame = where(evaluated(synthetic_frame(records)), variant="labels travel")
+    frame = where(evaluated(synthetic_frame(records)), plain=True)
     wins, ratios = 0, []
     keys = groups(frame, "world", "model", "severity", "n", "n_target", "weight_decay")
     for world, model, severity, n, n_target, decay in keys:
@@ -192,7 +192,7 @@ def blobs_sinkhorn_is_w1(records: list[Record]) -> Finding:
 @claim("subsec:mmd_alternative_brief", "The MMD bound can be more conservative", published="sometimes")
 @needs("synthetic")
 def mmd_is_more_conservative(records: list[Record]) -> Finding:
-    frame = where(evaluated(synthetic_frame(records)), variant="labels travel")
+    frame = where(evaluated(synthetic_frame(records)), plain=True)
     if not size(frame):
         return NO_EXCERPT
     share = float((frame["bound_mmd"] > frame["bound_ot"]).mean())

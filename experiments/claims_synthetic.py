@@ -104,13 +104,17 @@ def ranks_under_true_covariate_shift(records: list[Record]) -> Finding:
     frame = where(evaluated(synthetic_frame(records)), variant="labels invariant")
     if not size(frame):
         return _missing("runs with invariant labels")
-    found = {f"{world}, {model}": rank_correlation(where(frame, world=world, model=model), "proxy_ot")
+    parts = {f"{world}, {model}": where(frame, world=world, model=model)
              for world, model in groups(frame, "world", "model")}  # fmt: skip
+    found = {name: rank_correlation(part, "proxy_ot") for name, part in parts.items()
+             if not np.isnan(part["proxy_ot"]).any()}  # fmt: skip
+    if not found:
+        return _missing("development runs with invariant labels, so c_h is undefined")
     lows = [f.lower > 0.75 for f in found.values()]
     verdict = graded(all(lows), any(f.lower > 0.3 for f in found.values()))
     shown = "; ".join(f"{name} {interval(f, '{:.2f}')}" for name, f in found.items())
     largest = float(np.median(frame["abs_risk_change"]))
-    why = f"Labels drawn from the source's P(y|x) on the moved points; the median |Delta R| is then {largest:.2g}."
+    why = f"Every point's label comes from the source's P(y|x); the median |Delta R| is then {largest:.2g}."
     return Finding(shown, size(frame), verdict, why)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from .errors import UserError
+from .errors import MissingFileError, UserError
 from .records import ROOT, Record, git, parse_records, plain, read_records
 from .store import RUNS, RunDirectory, experiments_in
 from .table_text import Table, to_text
@@ -51,7 +51,13 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 def comparison(runs: Path, against: Path | None) -> Table:
-    """One line an experiment."""
+    """One line an experiment.
+
+    Raises:
+        MissingFileError: for a folder to compare with that does not exist.
+    """
+    if against is not None and not against.is_dir():
+        raise MissingFileError(f"{against} is no folder: --against needs one with EXPERIMENT.jsonl, as results/records")
     rows = []
     for folder in experiments_in(runs):
         found = {path.parent.name: RunDirectory(path.parent).record() for path in folder.glob("*/record.json")}

@@ -12,7 +12,7 @@ import dataclasses
 import difflib
 import importlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -71,10 +71,40 @@ def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) ->
         UserError: for an unknown experiment, variant or key (with the nearest valid one), or a value of a wrong type.
     """
     experiment = experiment.removeprefix("experiments.")
-    schema = experiment_module(experiment).Config
     overrides = _parse(arguments)
     variant = str(overrides.pop("config", overrides.get("profile", DEFAULT_VARIANT)))
-    stored, blocks = _read_variant(configs / experiment.split(".")[-1], variant)
+    return _expanded(experiment, _read_variant(_folder(experiment, configs), variant), overrides)
+
+
+def grid_ids(experiment: str, values: Sequence[Mapping[str, Any]], *, configs: Path = CONFIGS) -> set[str] | None:
+    """The ids of all runs that the YAML variants of an experiment ask for, of the profiles among ``values``.
+
+    ``values`` are the configs of stored runs: where a variant lists ``"*"`` for a key, their values of that key count
+    as given on the command line, nothing else of them does. None for an experiment without YAML: it has no grid.
+    """
+    experiment = experiment.removeprefix("experiments.")
+    folder = _folder(experiment, configs)
+    variants = sorted(path.stem for path in folder.glob("*.yaml"))
+    if not variants:
+        return None
+    schema, ids = experiment_module(experiment).Config, set()
+    for stored, blocks in (_read_variant(folder, variant) for variant in variants):
+        profile = stored.get("profile", getattr(schema, "profile", None))
+        own = [config for config in values if config.get("profile") == profile]
+        keys = {key for block in blocks for key, listed in block.items() if ANY in listed}
+        asked = [{}, *({key: config[key] for key in keys if key in config} for config in own)] if own else []
+        for overrides in (o for i, o in enumerate(asked) if o not in asked[:i]):
+            ids |= {run.run_id for run in _expanded(experiment, (stored, blocks), overrides)}
+    return ids
+
+
+def _folder(experiment: str, configs: Path) -> Path:
+    return configs / experiment.split(".")[-1]
+
+
+def _expanded(experiment: str, variant: tuple[dict[str, Any], list[Block]], overrides: dict[str, Any]) -> list[Run]:
+    schema = experiment_module(experiment).Config
+    stored, blocks = variant
     chosen = _open_to(blocks, overrides)
     points = [point for block in chosen for point in _grid(schema, stored, block, overrides)]
     runs = [Run(experiment, typed(schema, point, experiment)) for point in points]
@@ -98,9 +128,14 @@ def _grid(schema: type, stored: dict[str, Any], block: Block, overrides: dict[st
             raise UserError(f"{key}=[] sweeps over nothing: give it at least one value")
     sweep = {key: values for key, values in block.items() if key not in overrides} | swept
     pinned = {key: value for key, value in overrides.items() if key not in swept}
-    return [
-        {**stored, **pinned, **dict(zip(sweep, point, strict=True))} for point in itertools.product(*sweep.values())
-    ]
+    base = _merged(stored, pinned)
+    return [{**base, **dict(zip(sweep, point, strict=True))} for point in itertools.product(*sweep.values())]
+
+
+def _merged(stored: dict[str, Any], pinned: dict[str, Any]) -> dict[str, Any]:
+    """The YAML's values with those of the command line over them, key by key also inside a mapping."""
+    merged = OmegaConf.to_container(OmegaConf.merge(OmegaConf.create(stored), OmegaConf.create(pinned)))
+    return {str(key): value for key, value in dict(merged).items()}  # type: ignore[arg-type]
 
 
 def _parse(arguments: list[str]) -> dict[str, Any]:

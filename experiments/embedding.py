@@ -18,7 +18,7 @@ from trace.embedding import Axes, principal_axes
 
 from .errors import UserError
 from .execute import Context
-from .pairs import significant
+from .records import significant
 from .seeds import seeded
 from .vision.study import ImageConfig, Study, VisionConfig
 

@@ -31,8 +31,8 @@ FLOOR = 1e-5
 
 
 def plain_worlds(records: list[Record]) -> list[tuple[str, Frame]]:
-    """The evaluated pairs of every world and model with travelling labels and no options."""
-    frame = where(evaluated(synthetic_frame(records)), variant="labels travel")
+    """The evaluated pairs of every world, as its file has it, and model."""
+    frame = where(evaluated(synthetic_frame(records)), plain=True)
     kinds = sorted(groups(frame, "world", "model"))
     return [(f"{world}, {model}", where(frame, world=world, model=model)) for world, model in kinds]
 

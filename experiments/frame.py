@@ -5,6 +5,7 @@ The arithmetic is that of `trace.diagnostic.assemble` and `trace.scores`, over w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,13 +25,14 @@ CONTROLS = {"relabelled": "blind harm", "constant": "constant", "rehearsal": "re
 
 
 def synthetic_frame(records: Iterable[Record]) -> Frame:
-    """All pairs of the `synthetic` records."""
+    """All pairs of the `synthetic` records; ``plain`` ones are those of a world as its file has it, nothing set."""
     parts = []
     for record in records:
         c = record["config"]
         about = {
             "world": c["world"],
             "variant": variant(c),
+            "plain": c["labels"] == "travel" and not c["options"],
             "n": c["n"],
             "n_target": c["n_target"],
             "development": c["development"],
@@ -83,9 +85,21 @@ def kind(candidate: dict[str, Any]) -> str:
 
 
 def variant(config: dict[str, Any]) -> str:
-    """What differs from the plain world: where labels come from, and the world's options."""
+    """Where labels come from, and the world's options.
+
+    A world that leaves no choice of labels keeps P(y|x), whatever its config says.
+    """
+    labels = config["labels"] if _offers_labels(config["world"]) else "invariant"
     options = [f"{key} {value:g}" for key, value in sorted(config["options"].items())]
-    return ", ".join([f"labels {config['labels']}", *options])
+    return ", ".join([f"labels {labels}", *options])
+
+
+@functools.cache
+def _offers_labels(world: str) -> bool:
+    """Whether a world has the field ``labels``; one whose file is gone is taken at its config's word."""
+    from trace import worlds  # tables of other experiments need none
+
+    return world not in worlds.names() or "labels" in worlds.fields_of(world)
 
 
 def _part(about: dict[str, Any], kept: dict[str, Any]) -> Frame:
@@ -152,12 +166,15 @@ def groups(frame: Frame, *names: str) -> list[tuple[Any, ...]]:
 
 
 def evaluated(frame: Frame) -> Frame:
-    """The grid proper, with the proxies of frozen c_h: no development candidates, no rows of the published table."""
+    """The grid proper, with the proxies of frozen c_h: no development candidates, no rows of the published table.
+
+    c_h belongs to a pair of source and target (``app:proxy-and-cal``), so every variant of a world has its own.
+    """
     grid = where(frame, development=False, shared_draw=False)
     parts = []
-    for world, model in groups(grid, "world", "model"):
-        part = where(grid, world=world, model=model)
-        development = where(frame, development=True, world=world, model=model)
+    for world, model, kind in groups(grid, "world", "model", "variant"):
+        part = where(grid, world=world, model=model, variant=kind)
+        development = where(frame, development=True, world=world, model=model, variant=kind)
         if size(development):
             development = where(development, weight_decay=development["weight_decay"][0])
         parts.append(part | proxies(part, calibration(development, part)))

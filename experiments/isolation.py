@@ -13,7 +13,8 @@ from typing import Any
 
 from trace.worlds import world
 
-from .cells import Member, ModelSpec
+from .cells import Member, ModelSpec, check_some
+from .errors import UserError
 from .execute import Context
 from .measure import Cell, measure
 from .pairs import columns
@@ -37,16 +38,24 @@ class Config:
     """Few fine-tuning epochs: after many, the outputs have moved as far as they will at any step size."""
     test_size: int = 100_000
 
+    def __post_init__(self) -> None:
+        if self.vary not in ("lr", "severity"):
+            raise UserError(f"isolation: vary must be lr or severity, got {self.vary!r}")
+        if len(self.model.weight_decays) != 1:
+            raise UserError(
+                f"isolation moves one cause at a time: model.weight_decays must hold one value, got "
+                f"{self.model.weight_decays}"
+            )
+        check_some("isolation", lrs=self.lrs, severities=self.severities, seeds=self.seeds)
+
 
 def run(config: Config, context: Context) -> dict[str, Any]:
     seeds = [config.seed + seed for seed in config.seeds]
     (decay,) = config.model.weight_decays
     if config.vary == "lr":
         points = [(config.severity, lr) for lr in config.lrs]
-    elif config.vary == "severity":
-        points = [(severity, config.model.finetune_lr) for severity in config.severities]
     else:
-        raise ValueError(f"vary must be lr or severity, got {config.vary!r}")
+        points = [(severity, config.model.finetune_lr) for severity in config.severities]
     worlds = {severity: world(config.world, severity=severity) for severity, _ in points}
     cell = Cell.draw(worlds, seeds, sizes=(config.n, config.n), test_size=config.test_size)
     pairs = [Member(severity, decay, seed, lr) for severity, lr in points for seed in seeds]

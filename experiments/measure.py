@@ -13,7 +13,7 @@ from trace.features import FeatureMap
 from trace.training import Progress
 from trace.worlds import ShiftWorld
 
-from .cells import Member, ModelSpec, Split, draw_source, draw_target, feature_map, fit_sources, fit_updates, seeded
+from .cells import Member, ModelSpec, Split, draw_source, draw_target, feature_map, fit_sources, fit_updates
 from .pairs import (
     Distances,
     Losses,
@@ -26,6 +26,7 @@ from .pairs import (
     row,
     source_features,
 )
+from .seeds import seeded
 
 
 @dataclass

@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import resource
 import sys
-from contextlib import suppress
 
 import torch
 
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
-def reset_peaks() -> None:
-    """Start again from what is in use now, where the system can: Linux, and CUDA's own count."""
-    with suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as switch:
-        switch.write("5")
+def reset_peaks() -> bool:
+    """Start again from what is in use now: CUDA's own count, and on Linux the process's, which is what it answers."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as switch:
+            switch.write("5")
+    except OSError:
+        return False
+    return True
 
 
 def peak_bytes() -> int:
     """Most resident memory of this process since the reset; since its start where it cannot be reset."""
+    found = _status_bytes("VmHWM")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT if found is None else found
+
+
+def resident_bytes() -> int | None:
+    """Resident memory of this process now; None where the system does not tell (not Linux)."""
+    return _status_bytes("VmRSS")
+
+
+def _status_bytes(key: str) -> int | None:
     try:
         with open("/proc/self/status", encoding="ascii") as status:
-            (line,) = [line for line in status if line.startswith("VmHWM:")]
+            (line,) = [line for line in status if line.startswith(f"{key}:")]
     except (OSError, ValueError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
+        return None
     return int(line.split()[1]) * 1024
 
 

@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
+
 from ._empty import Config
 from .config import Run
 from .interrupt import uninterrupted
@@ -24,12 +26,16 @@ def empty_grid(count: int) -> list[Run]:
 
 
 def inline_runs_per_second(count: int = 200) -> float:
-    """Empty runs from claim to stored record, one after the other."""
+    """Empty runs from claim to stored record, one after the other; the process keeps its number of threads."""
     provenance()  # asked of git once a process, whatever the number of runs
-    with tempfile.TemporaryDirectory() as store:
-        started = time.perf_counter()
-        outcomes = list(inline(empty_grid(count), runs=Path(store)))
-        seconds = time.perf_counter() - started
+    threads = torch.get_num_threads()
+    try:
+        with tempfile.TemporaryDirectory() as store:
+            started = time.perf_counter()
+            outcomes = list(inline(empty_grid(count), runs=Path(store)))
+            seconds = time.perf_counter() - started
+    finally:
+        torch.set_num_threads(threads)  # a run sets it to 1, and what is timed next would be slower
     if outcomes != ["computed"] * count:
         raise RuntimeError(f"{outcomes.count('failed')} of {count} empty runs failed")
     return count / seconds

@@ -19,7 +19,9 @@ from trace.losses import ClippedCrossEntropy, ZeroOne
 from trace.models import sigmoid_twin
 from trace.shift import Shift, measure_shift
 
-from .cells import Split, seeded
+from .cells import Split
+from .records import significant
+from .seeds import seeded
 
 LOSS = ClippedCrossEntropy()
 SETTINGS = Settings()
@@ -141,10 +143,4 @@ def remainders(diagnostic: Diagnostic) -> Row:
 
 def columns(rows: Sequence[Row]) -> dict[str, list[float]]:
     """Rows of equal keys as one list per key, rounded to what a record keeps."""
-    return {name: [significant(r[name]) for r in rows] for name in rows[0]}
-
-
-def significant(value: float, digits: int = DIGITS) -> float:
-    """A number rounded to significant digits; whole numbers stay short in JSON."""
-    rounded = float(f"{value:.{digits - 1}e}")
-    return int(rounded) if rounded.is_integer() else rounded
+    return {name: [significant(r[name], DIGITS) for r in rows] for name in rows[0]}

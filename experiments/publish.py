@@ -32,7 +32,7 @@ def main(arguments: argparse.Namespace) -> None:
     artifact = wandb.Artifact("results", type="results", metadata=provenance())
     for folder in present:
         artifact.add_dir(str(folder), name=folder.name)
-    home = arguments.runs / ".publish" / provenance()["git_commit"][:12]
+    home = arguments.runs / ".publish" / (provenance()["git_commit"] or "no-commit")[:12]
     home.mkdir(parents=True, exist_ok=True)
     mode: Literal["online", "offline"] = "online" if wandb.login(prompt=False) else "offline"
     settings = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True)

@@ -29,8 +29,8 @@ Maker = TypeVar("Maker")
 
 @functools.cache
 def provenance() -> Record:
-    """Commit, whether the tree differs from it, package versions, and the machine's kind; looked up once a process."""
-    changes = git("status", "--porcelain", "--untracked-files=no", "--", "trace", "experiments")
+    """Commit, whether the code differs from it (new files too), package versions, the machine; once a process."""
+    changes = git("status", "--porcelain", "--untracked-files=normal", "--", "trace", "experiments")
     return {
         "git_commit": git("rev-parse", "HEAD"),
         "git_dirty": None if changes is None else bool(changes),
@@ -147,6 +147,24 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
     return value
+
+
+def significant(value: Any, digits: int) -> Any:
+    """Floats with so many significant digits, also inside lists and mappings; whole ones stay short in JSON.
+
+    >>> significant({"a": [1 / 3, 2.0, 7]}, 4)
+    {'a': [0.3333, 2, 7]}
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: significant(entry, digits) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [significant(entry, digits) for entry in value]
+    if not isinstance(value, float):
+        return value
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def git(*arguments: str) -> str | None:

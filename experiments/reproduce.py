@@ -19,6 +19,8 @@ from typing import NamedTuple
 from .records import ROOT
 
 BAR = 30
+PRIOR = 5.0
+"""Minutes at the expected pace that an estimate starts from, so that a short first stage does not decide it."""
 
 
 class Stage(NamedTuple):
@@ -92,7 +94,7 @@ def minutes_left(stages: Sequence[Stage], spent: Sequence[float]) -> float:
     """What the coming stages take, at the pace of the finished ones that were not just skipped over."""
     worked = [(minutes, stage.minutes) for minutes, stage in zip(spent, stages, strict=False)
               if minutes > stage.minutes / 3]  # fmt: skip
-    pace = sum(m for m, _ in worked) / sum(e for _, e in worked) if worked else 1.0
+    pace = (PRIOR + sum(m for m, _ in worked)) / (PRIOR + sum(e for _, e in worked))
     return pace * sum(stage.minutes for stage in stages[len(spent) :])
 
 

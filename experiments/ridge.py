@@ -21,12 +21,17 @@ from torch import Generator
 from trace import Diagnostic, Settings
 
 from . import ridge_forms as forms
+from .errors import UserError
 from .execute import Context
+from .records import significant
 from .ridge_forms import Array, Problem, log_log_slope
 from .ridge_samples import diagnosed, monte_carlo_errors, refit_curves
 
 SMALL, LARGE = (0.0, 0.1), (10.0, math.inf)
 """Shift sizes that count as small and as large, in standard deviations of an input."""
+
+DIGITS = 7
+"""Significant digits of stored numbers."""
 
 TAILS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9)
 """Shares ``1 - q`` at which the gradient quantile is stored, to see whether it settles."""
@@ -70,22 +75,30 @@ class Config:
     distance: str = "wasserstein1"
     """What the theorem needs; sinkhorn is the published proxy, in squared units."""
 
+    def __post_init__(self) -> None:
+        if self.part not in ("closed", "finite", "both"):
+            raise UserError(f"ridge: part must be closed, finite or both, got {self.part!r}")
+        if self.dim < 2 or self.sigma <= 0 or self.lam < 0:
+            raise UserError(f"ridge needs dim >= 2, sigma > 0 and lam >= 0, got {self.dim}, {self.sigma}, {self.lam}")
+        if not 0 < self.q < 1:
+            raise UserError(
+                f"ridge: q must lie between 0 and 1, got {self.q}: Gaussian gradients have no largest value"
+            )
+        for name, sizes in (("shifts", self.shifts), ("sample_shifts", self.sample_shifts)):
+            if not sizes or min(sizes) <= 0:
+                raise UserError(f"ridge: {name} must be positive sizes |mu|, at least one, as slopes are in log |mu|; "
+                                f"got {sizes}")  # fmt: skip
+
 
 def run(config: Config, context: Context) -> dict[str, Any]:
     """Closed forms over all shifts with their orders and Monte Carlo checks, then the same questions on samples."""
-    if config.part not in ("closed", "finite", "both"):
-        raise ValueError(f"part must be closed, finite or both, got {config.part!r}")
-    if config.dim < 2 or config.sigma <= 0 or config.lam < 0:
-        raise ValueError(
-            f"ridge needs dim >= 2, sigma > 0 and lam >= 0, got {config.dim}, {config.sigma}, {config.lam}"
-        )
     problem = Problem(config.lam, config.dim, config.angle, config.sigma)
     metrics: dict[str, Any] = {}
     if config.part != "finite":
         metrics["closed"] = closed_part(problem, config)
     if config.part != "closed":
         metrics["finite"] = finite_part(problem, config)
-    return significant(metrics)
+    return significant(metrics, DIGITS)
 
 
 def closed_part(problem: Problem, config: Config) -> dict[str, Any]:
@@ -152,17 +165,6 @@ def slopes(m: Array, curves: dict[str, Array]) -> dict[str, dict[str, list[float
         regime: {name: list(log_log_slope(m, curve, within=within)) for name, curve in curves.items()}
         for regime, within in (("small", SMALL), ("large", LARGE))
     }
-
-
-def significant(value: Any, *, digits: int = 7) -> Any:
-    """Plain lists and numbers with so many significant digits, for compact records."""
-    if isinstance(value, dict):
-        return {key: significant(entry, digits=digits) for key, entry in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [significant(entry, digits=digits) for entry in value]
-    if isinstance(value, float):
-        return float(f"{value:.{digits}g}")
-    return value
 
 
 if __name__ == "__main__":

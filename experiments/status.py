@@ -34,6 +34,11 @@ def main(arguments: argparse.Namespace) -> None:
         grids = {folder.name: [RunDirectory(p) for p in sorted(folder.iterdir()) if p.is_dir()] for folder in folders}
     for name, directories in grids.items():
         print(describe(name, directories))
+    if not grids:
+        print(
+            f"no runs in {arguments.runs}: `python -m experiments run EXPERIMENT` computes some, "
+            "`python -m experiments list` names the experiments"
+        )
 
 
 def describe(name: str, directories: list[RunDirectory]) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 
 from trace.worlds import ShiftWorld, world
 
-from .cells import ModelSpec, members, protocol
+from .cells import ModelSpec, check_some, members, protocol
+from .errors import UserError
 from .execute import Context
 from .measure import Cell, measure
 from .pairs import columns
@@ -49,6 +50,12 @@ class Config:
     def __post_init__(self) -> None:
         if not self.models:
             object.__setattr__(self, "models", protocol(self.world))
+        check_some("synthetic", severities=self.severities, seeds=self.seeds)
+        for spec in self.models:
+            check_some("synthetic", **{f"weight_decays of model {spec.name}": spec.weight_decays})
+        names = [spec.name for spec in self.models]
+        if len(set(names)) < len(names):
+            raise UserError(f"synthetic: models are named {', '.join(names)}: give each a name of its own")
 
 
 def run(config: Config, context: Context) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from experiments.cells import (
     fit_updates,
     members,
     protocol,
-    seeded,
 )
+from experiments.errors import UserError
+from experiments.seeds import seeded
+from trace import Sample
 from trace.features import identity
 from trace.worlds import world
 
@@ -74,6 +76,15 @@ def test_updates_start_from_their_own_source_model():
     for i, pair in enumerate(pairs):
         before = q.stack.member(q.position[pair.weight_decay, pair.seed])
         torch.testing.assert_close(updates.member(i)(x), before(x))
+
+
+def test_a_world_of_three_classes_is_refused_by_name(monkeypatch):
+    made = world("moons_warp")
+    three = Sample(torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
+    for draw, side in ((draw_source, "source"), (draw_target, "target")):
+        monkeypatch.setattr(type(made), side, lambda *_, **__: three)
+        with pytest.raises(UserError, match=r"world moons_warp draws labels from 0 to 2.*make its labels 0 and 1"):
+            draw(made, 6, 0)
 
 
 def test_every_severity_decay_and_seed_is_a_member():

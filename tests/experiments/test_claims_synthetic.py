@@ -44,7 +44,7 @@ CASES = [
         [*grid(**LARGE), record(**INVARIANT, **LARGE)],
         [*grid(**LARGE), record(**INVARIANT, **CALM)],
     ),
-    ("ranks_under_true_covariate_shift", [*grid(), record(**INVARIANT)], [*grid(), record(**INVARIANT, **NOISE)]),
+    ("ranks_under_true_covariate_shift", [*grid(), *grid(**INVARIANT)], [*grid(), *grid(**INVARIANT, **NOISE)]),
     ("bound_is_valid", both(), both(risk_change=lambda s, k: 100.0)),
     ("bound_grows", both(), both(output_distance=lambda s, k: 30.0 - 14 * s)),
     ("emp_shift_grows", both(), both(transport=falling)),
@@ -130,6 +130,20 @@ def test_verdicts_follow_the_records(name, good, bad):
         assert finding.measured
         assert finding.why.endswith(".")
         assert finding.runs > 0
+
+
+def test_covariate_shift_includes_the_world_that_cannot_change_its_labels_and_needs_its_own_c_h():
+    judge = CLAIMS["ranks_under_true_covariate_shift"].judge
+    found = judge({"synthetic": [*grid(), *grid("mixture_shift")]})
+    assert found.measured.startswith("mixture_shift, mlp")
+    assert judge({"synthetic": [*grid(), record(**INVARIANT)]}).verdict == "not run here"
+
+
+@pytest.mark.parametrize("name", ["shift_term_helps", "mmd_is_more_stable", "mmd_is_more_conservative"])
+def test_claims_about_every_plain_world_keep_those_without_a_choice_of_labels(name):
+    plain, both_labels = grid("mixture_shift"), [*grid("mixture_shift"), *grid(labels="invariant")]
+    found = [CLAIMS[name].judge({"synthetic": records}) for records in (plain, both_labels)]
+    assert found[0].runs == found[1].runs == 16
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)

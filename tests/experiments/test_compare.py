@@ -7,7 +7,7 @@ import math
 import pytest
 
 from experiments.compare import TOLERANCE, agreement, comparison, main
-from experiments.errors import UserError
+from experiments.errors import MissingFileError, UserError
 from experiments.records import write_records
 from experiments.table_text import to_text
 
@@ -71,6 +71,11 @@ def test_counts_by_experiment(store):
 def test_without_a_run_it_says_what_to_do(tmp_path):
     with pytest.raises(UserError, match="holds no finished run"):
         main(argparse.Namespace(runs=tmp_path, against=None))
+
+
+def test_a_folder_that_does_not_exist_is_no_comparison(store):
+    with pytest.raises(MissingFileError, match="nowhere is no folder: --against needs one"):
+        comparison(store / "runs", store / "nowhere")
 
 
 def test_the_committed_records_come_from_git(store, monkeypatch):

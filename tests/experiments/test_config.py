@@ -49,6 +49,15 @@ def test_command_line_pins_and_sweeps(configs):
     assert run.config.layers == [3, 4]  # a list field takes a list, it does not sweep
 
 
+def test_a_nested_key_keeps_the_rest_of_the_yamls_block(tmp_path):
+    folder = tmp_path / "isolation"
+    folder.mkdir()
+    (folder / "cpu.yaml").write_text("model: {epochs: 7, lr: 0.1}\nlrs: [0.5, 0.25]\n")
+    (run,) = expand("isolation", ["model.lr=0.5", "lrs=[1]"], configs=tmp_path)
+    assert (run.config.model.lr, run.config.model.epochs) == (0.5, 7)
+    assert run.config.lrs == [1.0]  # a list is replaced
+
+
 def test_a_star_opens_a_block_to_values_of_the_command_line(configs):
     (configs / "toy" / "open.yaml").write_text(
         'sweep:\n- {mode: [plain, slow, "*"], seed: [0]}\n- {mode: [slow], seed: [7]}\n- {mode: [plain], seed: [8]}\n'

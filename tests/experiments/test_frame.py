@@ -32,6 +32,26 @@ def test_all_pairs_of_all_models_are_rows():
 def test_variants_say_what_differs():
     frame = synthetic_frame([record(), record(labels="invariant"), record(options={"rotation": 30.0})])
     assert set(frame["variant"]) == {"labels travel", "labels invariant", "labels travel, rotation 30"}
+    assert groups(frame, "variant", "plain")[1:] == [("labels invariant", False), ("labels travel, rotation 30", False)]
+
+
+def test_a_world_without_a_choice_of_labels_keeps_them_invariant():
+    """Nothing moves in mixture_shift: its P(y|x) is the source's, though its config has the default `travel`."""
+    frame = synthetic_frame([record("mixture_shift"), record("a world whose file is gone")])
+    assert groups(frame, "variant", "plain") == [("labels invariant", True), ("labels travel", True)]
+
+
+def test_every_variant_is_calibrated_by_its_own_candidates():
+    def halved(s, k):
+        return (0.5 + 2 * s + 0.01 * k) / 2
+
+    travel, kept = grid(), grid(labels="invariant", output_distance=halved)
+    alone = [evaluated(synthetic_frame(part))["proxy_ot"] for part in (travel, kept)]
+    together = evaluated(synthetic_frame([*travel, *kept]))
+    for variant, expected in zip(("labels travel", "labels invariant"), alone, strict=True):
+        assert where(together, variant=variant)["proxy_ot"].tolist() == expected.tolist()
+    without = evaluated(synthetic_frame([*travel, record(labels="invariant")]))
+    assert np.isnan(where(without, variant="labels invariant")["proxy_ot"]).all()
 
 
 def test_c_h_is_the_ratio_of_medians_of_the_development_candidates():

@@ -3,8 +3,9 @@
 import math
 
 import pytest
+import torch
 
-from experiments.benchmark_growth import ESTIMATORS, SIZES, growth
+from experiments.benchmark_growth import ESTIMATORS, SIZES, Inputs, growth
 from experiments.figures_growth import growth as drawn
 from experiments.tables_growth import DOMAINNET, slope
 from experiments.tables_growth import growth as table
@@ -20,6 +21,15 @@ def test_every_estimator_is_measured_at_every_size():
     assert all(row["seconds"] > 0 for row in rows)
     assert len(table(record(rows)).rows) == len(ESTIMATORS)
     assert len(drawn(record(rows)).axes[0].lines) == len(ESTIMATORS) + 2
+
+
+def test_the_same_seed_times_the_same_work():
+    given = [Inputs.draw(60, 4, seed) for seed in (0, 0, 1)]
+    state = torch.get_rng_state()
+    for estimator in ESTIMATORS.values():
+        assert estimator(given[0]) == estimator(given[1])
+    assert ESTIMATORS["gradient quantile"](given[0]) != ESTIMATORS["gradient quantile"](given[2])
+    assert torch.equal(torch.get_rng_state(), state), "a timed call draws without a generator"
 
 
 def test_what_takes_too_long_is_not_tried_at_a_larger_size():

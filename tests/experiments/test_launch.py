@@ -204,17 +204,17 @@ def test_command_line_reports_failures(tmp_path, counter):
 def test_collect_is_sorted_stable_and_keeps_others(tmp_path, counter):
     runs, records = tmp_path / "runs", tmp_path / "records"
     list(inline(grid(4), runs=runs))
-    assert collect(runs, records) == {TOY: (4, 4)}
+    assert collect(runs, records) == {TOY: (4, 4, 0)}
     path = records / f"{TOY}.jsonl"
     first = path.read_text()
-    assert collect(runs, records) == {TOY: (0, 4)}
+    assert collect(runs, records) == {TOY: (0, 4, 0)}
     assert path.read_text() == first
     ids = [record["run_id"] for record in read_records(path)]
     assert ids == sorted(ids)
     for record in runs.glob("*/*/record.json"):
         record.unlink()
     list(inline(grid(1, scale=3.0), runs=runs))
-    assert collect(runs, records) == {TOY: (1, 5)}
+    assert collect(runs, records) == {TOY: (1, 5, 0)}
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
@@ -339,6 +339,8 @@ def test_odd_files_do_not_stop_status_and_collect(tmp_path, counter):
     assert "Traceback" not in collected.stderr
     empty = subprocess.run(command("collect", "--runs", str(tmp_path / "nothing")), **options)
     assert "no finished runs" in empty.stdout
+    idle = subprocess.run(command("status", "--runs", str(tmp_path / "nothing")), **options)
+    assert "`python -m experiments run EXPERIMENT` computes some" in idle.stdout
 
 
 def test_bad_options_are_refused_before_anything_is_touched(tmp_path, counter):

@@ -50,7 +50,7 @@ def test_a_mistake_is_one_sentence_and_a_bug_keeps_its_traceback(tmp_path, monke
         main(["tables", "--records", str(tmp_path)])
     for bug in (ValueError("too many values to unpack"), KeyError("seed"), TypeError("no")):
 
-        def broken(*_, bug=bug):
+        def broken(*_, bug=bug, **__):
             raise bug
 
         monkeypatch.setattr(collect, "collect", broken)

@@ -56,7 +56,7 @@ def test_a_new_file_is_a_new_world(copy):
     run(copy, "collect")
     run(copy, "tables", "--profile", "smoke")
     table = (copy / "results" / "tables" / "rank-power.md").read_text()
-    assert "| narrowing | mlp | labels travel | TRACE-Proxy, OT |" in table
+    assert "| narrowing | mlp | labels invariant | TRACE-Proxy, OT |" in table
     assert "narrowing" in (copy / "README.md").read_text()
     run(copy, "figures", "--profile", "smoke", "--only", "score-scatter", "attribution")
     assert (copy / "results" / "figures" / "score-scatter.png").stat().st_size > 10_000

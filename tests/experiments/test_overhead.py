@@ -1,5 +1,7 @@
 """The engine's own cost, measured with few runs."""
 
+import torch
+
 from experiments import overhead
 from experiments.catalogue import catalogue
 from tests.experiments.cluster import fake
@@ -7,6 +9,16 @@ from tests.experiments.cluster import fake
 
 def test_inline_runs_per_second():
     assert overhead.inline_runs_per_second(20) >= 20  # 50 is the target on a quiet machine
+
+
+def test_what_is_timed_next_has_its_threads_back():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        overhead.inline_runs_per_second(1)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_submission_is_timed_and_leaves_nothing_behind(cluster):

@@ -3,11 +3,13 @@
 import json
 import math
 import os
+import subprocess
 
+import numpy as np
 import pytest
 
 from experiments import records
-from experiments.records import plain, provenance, read_records, run_id, write_atomically, write_record
+from experiments.records import plain, provenance, read_records, run_id, significant, write_atomically, write_record
 
 
 def test_a_record_replaces_the_one_of_its_profile(tmp_path):
@@ -45,6 +47,14 @@ def test_broken_and_missing_files_are_named(tmp_path):
         read_records(path)
 
 
+def test_significant_digits():
+    found = significant({"a": [math.pi * 1e-9, 2, True, "x", np.array([1 / 3])], "b": (np.float64(5.0), None)}, 7)
+    assert json.dumps(found) == '{"a": [3.141593e-09, 2, true, "x", [0.3333333]], "b": [5, null]}'
+    assert significant(1234567, 3) == 1234567  # a count is no measurement
+    assert [significant(v, 6) for v in (-0.0, 2 / 3e7, 1e20)] == [0, 6.66667e-08, 10**20]
+    assert math.isnan(significant(math.nan, 6))
+
+
 def test_run_id_depends_on_what_decides_the_result():
     base = run_id("benchmark", "cpu", {"seed": 0, "n": 5})
     assert base == run_id("benchmark", "cpu", {"n": 5, "seed": 0})
@@ -58,3 +68,23 @@ def test_provenance_names_commit_and_versions():
     assert len(found["git_commit"]) == 40
     assert found["versions"]["torch"].startswith("2.")
     assert isinstance(found["git_dirty"], bool)
+
+
+def test_a_new_file_of_code_is_a_difference(tmp_path, monkeypatch):
+    def git(*arguments):
+        names = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *names, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    def dirty():
+        return provenance.__wrapped__()["git_dirty"]
+
+    monkeypatch.setattr(records, "ROOT", tmp_path)
+    (tmp_path / "trace" / "worlds").mkdir(parents=True)
+    (tmp_path / "trace" / "code.py").touch()
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "first")
+    (tmp_path / "notes.txt").touch()
+    assert dirty() is False
+    (tmp_path / "trace" / "worlds" / "mine.py").touch()
+    assert dirty() is True

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.__main__ import COMMANDS
 from experiments.catalogue import catalogue
-from experiments.reproduce import STAGES, Stage, main, minutes_left, reproduce
+from experiments.reproduce import PRIOR, STAGES, Stage, main, minutes_left, reproduce
 
 THREE = (Stage("run a", 4.0), Stage("run b", 2.0), Stage("tables", 1.0))
 
@@ -18,9 +18,16 @@ def test_every_stage_is_a_command_and_every_experiment_has_its_stage():
 
 def test_time_left_follows_the_pace_of_what_was_computed():
     assert minutes_left(THREE, []) == 7.0
-    assert minutes_left(THREE, [8.0]) == pytest.approx(6.0)
+    assert minutes_left(THREE, [8.0]) == pytest.approx(3.0 * (8 + PRIOR) / (4 + PRIOR))
+    long = (Stage("run a", 400.0), Stage("run b", 200.0))
+    assert minutes_left(long, [800.0]) == pytest.approx(400.0, rel=0.01)
     assert minutes_left(THREE, [0.01]) == 3.0, "a stage that was done before says nothing about the pace"
     assert minutes_left(THREE, [4.0, 2.0, 1.0]) == 0.0
+
+
+def test_a_short_stage_that_was_slow_hardly_moves_the_estimate():
+    coming = sum(stage.minutes for stage in STAGES[1:])
+    assert minutes_left(STAGES, [STAGES[0].minutes + 0.5]) == pytest.approx(coming, rel=0.1)
 
 
 def test_stages_run_in_order_and_the_bar_fills(capfd):

@@ -10,6 +10,7 @@ from sklearn.linear_model import Ridge
 
 from experiments import ridge, ridge_forms
 from experiments.config import expand
+from experiments.errors import UserError
 from experiments.execute import execute
 from experiments.ridge_forms import Problem
 from experiments.ridge_samples import World, diagnosed, monte_carlo_errors, refit_curves
@@ -72,11 +73,19 @@ def test_a_part_alone(tmp_path, part):
         ({"dim": 1}, "dim >= 2"),
         ({"sigma": 0.0}, "sigma > 0"),
         ({"lam": -1.0}, "lam"),
+        ({"q": 1.0}, "q must lie between 0 and 1, got 1.0"),
+        ({"shifts": [0.0, 0.1, 1.0]}, "shifts must be positive sizes"),
+        ({"sample_shifts": []}, "sample_shifts must be positive sizes"),
     ],
 )
 def test_bad_configs_are_refused(option, match):
-    with pytest.raises(ValueError, match=match):
-        ridge.run(ridge.Config(**option), None)
+    with pytest.raises(UserError, match=match):
+        ridge.Config(**option)
+
+
+def test_a_refusal_comes_before_any_run():
+    with pytest.raises(UserError, match="shifts must be positive"):
+        expand("ridge", ["config=smoke", "shifts=[0,0.1,1]"])
 
 
 def test_default_grid_spans_five_decades_and_every_config_expands():
@@ -160,9 +169,3 @@ def test_diagnosis_sees_the_world():
     assert found.evidence.sensitivity_target.value == pytest.approx(L_new, rel=0.25)
     assert found.evidence.lipschitz**2 == pytest.approx(4 * found.evidence.loss_bound)
     assert math.isfinite(found.bound_full())
-
-
-def test_significant_digits():
-    assert ridge.significant({"a": [math.pi * 1e-9, 2, True, "x", np.array([1 / 3])]}) == {
-        "a": [3.141593e-09, 2, True, "x", [0.3333333]]
-    }

@@ -120,6 +120,23 @@ def test_plain_array_without_submitit(cluster, tmp_path, computed):
     assert set(computed().values()) == {1}
 
 
+def test_plain_array_takes_the_active_environment_without_a_venv(tmp_path):
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text('#!/bin/bash\necho active "$@"\n')
+    python.chmod(0o755)
+    place = {"PATH": f"{python.parent}:/usr/bin:/bin", "SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "4"}
+
+    def said():
+        command = ["bash", str(ROOT / "slurm" / "array.sbatch"), "ridge", "seed=1"]
+        return subprocess.run(command, cwd=tmp_path, env=place, check=True, capture_output=True, text=True).stdout
+
+    assert said() == "active -m experiments run ridge seed=1 --slice 1/4\n"
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to("/bin/echo")
+    assert said().startswith("-m experiments run ridge")
+
+
 def test_script_and_profiles():
     text = script(grid(10), Profile(partition="p", account="a", qos="q", gres="gpu:1", mem="8GB", minutes=30,
                                     parallel=2, runs_per_task=3), runs=ROOT / "results" / "runs", name=TOY)  # fmt: skip

@@ -14,11 +14,12 @@ from experiments.cells import (
     fit_sources,
     fit_updates,
     members,
-    seeded,
 )
 from experiments.config import Run, expand
+from experiments.errors import UserError
 from experiments.execute import execute
-from experiments.frame import derived, synthetic_frame
+from experiments.frame import derived, synthetic_frame, variant
+from experiments.seeds import seeded
 from experiments.store import RunDirectory
 from trace import diagnose
 from trace.worlds import world
@@ -43,6 +44,13 @@ def test_defaults_follow_the_protocol_of_the_world():
     assert synthetic.Config(world="moons_warp").models == [ModelSpec()]
     runs = {run.run_id for run in expand("synthetic", [])}
     assert len(runs) == len(expand("synthetic", []))
+
+
+@pytest.mark.parametrize("name", ["cpu", "paper", "smoke"])
+def test_every_variant_of_a_grid_has_development_candidates(name):
+    runs = [run.values for run in expand("synthetic", [f"config={name}"])]
+    settings = [{(c["world"], variant(c)) for c in runs if c["development"] == flag} for flag in (True, False)]
+    assert settings[0] == settings[1]
 
 
 def test_a_cell_has_every_pair_once_and_repeats_itself():
@@ -110,6 +118,23 @@ def test_invariant_labels_and_options_reach_the_world():
     assert abs(plain[-6:]).mean() > 3 * abs(changed[-6:]).mean()
     with pytest.raises(ValueError, match="has no field 'labels'"):
         synthetic.run(small(world="mixture_shift", labels="invariant"), Silent())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["synthetic", "severities=[]"], "severities is empty.*at least one value"),
+        (["synthetic", "seeds=[]"], "seeds is empty"),
+        (["synthetic", "models=[{weight_decays: []}]"], "weight_decays of model mlp is empty"),
+        (["synthetic", "models=[{hidden: [8]},{hidden: [9]}]"], "models are named mlp, mlp: give each a name"),
+        (["isolation", "model.weight_decays=[0,0.1]"], r"must hold one value, got \[0.0, 0.1\]"),
+        (["isolation", "lrs=[]"], "lrs is empty"),
+        (["isolation", "vary=n"], "vary must be lr or severity, got 'n'"),
+    ],
+)
+def test_refusals_come_before_any_run(arguments, message):
+    with pytest.raises(UserError, match=message):
+        expand(arguments[0], ["config=smoke", *arguments[1:]])
 
 
 def test_a_run_as_a_user_starts_it(tmp_path):

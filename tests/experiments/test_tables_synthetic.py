@@ -56,6 +56,17 @@ def test_coverage_counts_and_takes_the_median_where_something_changed():
     assert covers(frame, "b") == (0.75, 2.0)
 
 
+def test_coverage_shows_what_the_distance_is_without_a_shift_and_where_the_grid_ended():
+    found = tables_synthetic.coverage(
+        grid("moons_warp", transport=lambda s, k: 1 + s, floor=2.1, rkhs_at_edge=lambda s, k: k == 3)
+    )
+    cells = {row[3]: row[6] for row in found.rows}
+    assert cells["OT shift alone"] == "1.62, floor 2.1, below in 75%"  # severities 0, 0.25, 1 and 2
+    assert cells["MMD shift alone"] == "edge in 25.0%"
+    assert {cells[name] for name in set(cells) - {"OT shift alone", "MMD shift alone"}} == {""}
+    assert "without any shift" in found.caption
+
+
 def test_the_two_readings_of_the_excerpt():
     part = {name: np.array([value]) for name, value in {
         "n": 1000, "risk_change": 1, "model_change": 3.0, "model_change_squared": 9.0, "emp_shift_ot": 2.0,

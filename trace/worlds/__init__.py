@@ -4,7 +4,8 @@ A world file defines a frozen dataclass ``World``. All its fields have defaults,
 ``source(n, *, generator)`` and ``target(n, *, generator)`` draw labelled samples; at severity 0 nothing shifts.
 
 Where points are moved, their labels can ``travel`` with them, which changes P(y|x), or be drawn anew from the source's
-P(y|x), ``invariant``, which is covariate shift in the strict sense.
+P(y|x), ``invariant``, which is covariate shift in the strict sense. A world offers the choice with a field ``labels``;
+without it, the world says that its P(y|x) does not change.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Literal, Protocol
 
 import torch
@@ -47,15 +49,30 @@ def world(name: str, **fields: Any) -> ShiftWorld:
     >>> world("blobs_shift", severity=0.5).severity
     0.5
     """
-    if name not in names():
-        raise ValueError(f"there is no world {name!r}: {_nearest(name, names())}")
-    found = importlib.import_module(f".{name}", __name__).World
-    known = [field.name for field in dataclasses.fields(found)]
+    known = fields_of(name)
     for field in fields:
         if field not in known:
             raise ValueError(f"world {name} has no field {field!r}: {_nearest(field, known)}")
-    made: ShiftWorld = found(**fields)
+    made: ShiftWorld = _file(name).World(**fields)
     return made
+
+
+def fields_of(name: str) -> list[str]:
+    """What can be set of a world.
+
+    Raises:
+        ValueError: for a world that does not exist, with the nearest that does.
+
+    >>> fields_of("mixture_shift")
+    ['severity', 'dim', 'groups']
+    """
+    if name not in names():
+        raise ValueError(f"there is no world {name!r}: {_nearest(name, names())}")
+    return [field.name for field in dataclasses.fields(_file(name).World)]
+
+
+def _file(name: str) -> ModuleType:
+    return importlib.import_module(f".{name}", __name__)
 
 
 def coin(p: Tensor, *, generator: Generator) -> Tensor:

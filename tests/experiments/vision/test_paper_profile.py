@@ -43,7 +43,7 @@ def launched(cluster, tmp_path, monkeypatch):
         logs = "".join(path.read_text() for path in (tmp_path / "runs").glob("*/*/failure.txt"))
         assert done.returncode == 0, done.stderr + logs
         collect = [sys.executable, "-m", "experiments", "collect", *places, "--records", str(tmp_path / "records")]
-        subprocess.run(collect, cwd=ROOT, check=True, capture_output=True)
+        subprocess.run([*collect, "--all"], cwd=ROOT, check=True, capture_output=True)
         return done.stderr, read_records(tmp_path / "records" / f"{experiment}.jsonl")
 
     return launch
