@@ -92,8 +92,11 @@ def ranked_means(frame: Frame, score: str, target: str = "points") -> BootstrapI
         group[(frame["policy"] == policy) & (frame["labeled"] == labeled)] = number
 
     def of_means(group: Any, score: Any, target: Any) -> Metric:
-        _, codes, counts = np.unique(group, return_inverse=True, return_counts=True)
-        return spearman(np.bincount(codes, score) / counts, np.bincount(codes, target) / counts)
+        codes = group.astype(int)
+        counts = np.bincount(codes)
+        drawn = counts > 0
+        means = (np.bincount(codes, values)[drawn] / counts[drawn] for values in (score, target))
+        return spearman(*means)
 
     return _over_seeds(of_means, frame, group, frame[score], frame[target])
 

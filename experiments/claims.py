@@ -13,9 +13,9 @@ from collections import Counter
 from pathlib import Path
 
 from .claims_vision import EXPERIMENTS, of_either
-from .errors import MissingFileError
+from .errors import MissingFileError, UserError
 from .ledger import VERDICTS, Claim, Records
-from .records import PROFILE, RECORDS, ROOT, of_profile, read_records, results_folder, write_atomically
+from .records import PROFILE, RECORDS, ROOT, of_profile, read_records, write_atomically
 from .table_text import Table, replace_marked, to_markdown
 
 RESULTS = ROOT / "results"
@@ -55,12 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=Path, default=RECORDS, help="folder of *.jsonl (default: results/records)")
     parser.add_argument("--output", type=Path, help="folder for the ledger (default: results, for profile cpu alone)")
     parser.add_argument("--profile", default=PROFILE, help="whose runs are judged: cpu or paper (default: %(default)s)")
-    parser.add_argument("--readme", type=Path, help="file whose marked part is rewritten (default: none with --output)")
+    parser.add_argument("--readme", type=Path, help="file with a marked part (default: ours, without --output)")
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Judge every claim on the stored records, and write the ledger twice: to be read, and to be computed with."""
-    folder = results_folder(arguments.output, RESULTS, arguments.profile)
+    folder = arguments.output or RESULTS
+    if arguments.output is None and arguments.profile != PROFILE:
+        raise UserError(
+            f"the ledger in results is that of {PROFILE}: name a folder for {arguments.profile} by --output"
+        )
     rows = judged(all_claims(), stored(arguments.records, arguments.profile))
     write_atomically(folder / "claims.md", to_markdown(as_table(rows)) + "\n")
     write_atomically(folder / "claims.json", json.dumps(rows, indent=2) + "\n")
@@ -114,7 +118,8 @@ def headlines(rows: list[Row]) -> Table:
     """The main claims, briefly."""
     chosen = {str(row["name"]): row for row in rows}
     keys = ("claim", "published", "measured", "verdict")
-    return Table(summary(rows), ["claim", "published", "ours", "verdict"],
+    caption = f"{summary(rows)} Intervals: 95% percentile bootstrap over seeds, too narrow where seeds are few."
+    return Table(caption, ["claim", "published", "ours", "verdict"],
                  [[str(chosen[name][key]) for key in keys] for name in HEADLINES])  # fmt: skip
 
 

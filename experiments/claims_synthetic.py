@@ -47,12 +47,17 @@ def _rank_claim(world: str, score: str, title: str) -> Claim:
         found = {model: rank_correlation(part, score) for model, part in parts.items()}
         lowest = min(f.estimate for f in found.values())
         verdict = graded(lowest >= published - 0.02, lowest > 0.5)
-        shown = "; ".join(f"{model} {interval(f)}" for model, f in found.items())
+        shown = "; ".join(f"{model} {interval(f)}" for model, f in found.items()) + _seeds(*parts.values())
         others = ", ".join(f"{model} {_rho(part, 'output_distance'):.3f}" for model, part in parts.items())
         why = f"Model change alone ranks as follows on the same pairs: {others}."
         return Finding(shown, sum(size(p) for p in parts.values()), verdict, why)
 
     return Claim(f"rank_{world}_{score}", judged.label, judged.statement, judged.published, judged.judge)
+
+
+def _seeds(*parts: Frame) -> str:
+    """Over how many seeds the intervals are."""
+    return f" ({len({seed for part in parts for seed in groups(part, 'seed')})} seeds)"
 
 
 def _rho(frame: Frame, score: str) -> float:
@@ -117,7 +122,7 @@ def ranks_under_true_covariate_shift(records: list[Record]) -> Finding:
         return _missing(f"pairs with invariant labels beside {CALIBRATED}")
     lows = [f.lower > 0.75 for f in found.values()]
     verdict = graded(all(lows), any(f.lower > 0.3 for f in found.values()))
-    shown = "; ".join(f"{name} {interval(f, '{:.2f}')}" for name, f in found.items())
+    shown = "; ".join(f"{name} {interval(f, '{:.2f}')}" for name, f in found.items()) + _seeds(frame)
     largest = float(np.median(frame["abs_risk_change"]))
     why = f"Labels drawn from the source's P(y|x) on the moved points; the median |Delta R| is then {largest:.2g}."
     return Finding(shown, size(frame), verdict, why)

@@ -26,7 +26,7 @@ from . import (
     figures_worlds,
 )
 from .figure_style import save
-from .records import PROFILE, RECORDS, ROOT, Record, results_folder, with_records
+from .records import PROFILE, RECORDS, ROOT, Record, with_records
 
 FIGURES = ROOT / "results" / "figures"
 IMAGES = ROOT / "results" / "images"
@@ -69,7 +69,7 @@ def main(arguments: argparse.Namespace) -> None:
     for folder, makers in ((FIGURES, MAKERS), (IMAGES, _with_images(arguments.only or ()))):
         chosen = {name: maker for name, maker in makers.items() if not arguments.only or name in arguments.only}
         for name, records, draw in with_records(chosen, arguments.records, arguments.profile):
-            save(draw(records), name, results_folder(arguments.output, folder, arguments.profile))
+            save(draw(records), name, arguments.output or folder)
 
 
 def _with_images(asked: Iterable[str]) -> Makers:

@@ -21,7 +21,7 @@ from .errors import MissingFileError, MissingRecordsError, UserError
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "results" / "records"
 PROFILE = "cpu"
-"""Whose records the repository's own tables, figures, ledger and README show."""
+"""Whose records the committed results and the README show."""
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "POT", "geomloss")
 
 Record = dict[str, Any]
@@ -144,18 +144,6 @@ def with_records(
             yield name, stored[experiment], maker
         else:
             print(f"{name} is missing: {missing[experiment]}")
-
-
-def results_folder(given: Path | None, default: Path, profile: str) -> Path:
-    """Where results go: the folder ``given``, or the repository's own, which shows profile cpu alone.
-
-    Raises:
-        UserError: where another profile would overwrite it.
-    """
-    if given is None and profile != PROFILE:
-        place = default.relative_to(ROOT)
-        raise UserError(f"{place} is that of profile {PROFILE}: name a folder for {profile!r} with --output")
-    return default if given is None else given
 
 
 def plain(value: Any) -> Any:

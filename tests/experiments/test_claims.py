@@ -99,7 +99,7 @@ def test_another_profile_leaves_the_repository_alone(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text(page := "<!-- headlines:begin -->\nold\n<!-- headlines:end -->\n")
     write_records([{"run_id": "a", "profile": "paper"}], tmp_path / "records" / "toy.jsonl")
     paper = ["claims", "--records", str(tmp_path / "records"), "--profile", "paper"]
-    with pytest.raises(SystemExit, match="results is that of profile cpu: name a folder for 'paper' with --output"):
+    with pytest.raises(SystemExit, match="the ledger in results is that of cpu: name a folder for paper by --output"):
         main(paper)
     main([*paper, "--output", str(tmp_path / "paper")])
     assert (tmp_path / "README.md").read_text() == page

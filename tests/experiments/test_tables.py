@@ -115,8 +115,11 @@ def test_one_experiment_of_a_profile_is_enough(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "README.md").read_text() == page
     main([*paper, "--output", str(tmp_path / "tables"), "--readme", str(tmp_path / "README.md")])
     assert "old" not in (tmp_path / "README.md").read_text()
-    with pytest.raises(SystemExit, match="results/tables is that of profile cpu: name a folder for 'paper'"):
-        main(paper)
+    monkeypatch.setattr(tables, "TABLES", tmp_path / "default")
+    (tmp_path / "README.md").write_text(page)
+    main(paper)
+    assert (tmp_path / "README.md").read_text() == page
+    assert (tmp_path / "default" / "growth.md").exists()
     with pytest.raises(SystemExit, match=r"no records of profile 'other' in synthetic.jsonl \(there are: cpu\)"):
         main([*paper[:-1], "other", "--output", str(tmp_path / "tables")])
 
