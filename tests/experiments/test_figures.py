@@ -106,6 +106,14 @@ def test_every_figure_is_committed_in_both_formats():
     assert stored == {f"{name}.{suffix}" for name in MAKERS for suffix in ("pdf", "png")}
 
 
+@pytest.mark.parametrize("name", MAKERS)
+def test_committed_figures_are_those_of_the_committed_records(name, tmp_path):
+    main(["figures", "--output", str(tmp_path), "--only", name])
+    for suffix in ("pdf", "png"):
+        drawn, stored = (folder / f"{name}.{suffix}" for folder in (tmp_path, FIGURES))
+        assert drawn.read_bytes() == stored.read_bytes(), f"{stored} is stale: run `python -m experiments figures`"
+
+
 def test_case_studies_are_drawn_from_their_records():
     rounds = figures_active.rounds(test_tables_active.records())
     assert [len(ax.lines) for ax in rounds.axes[:3]] == [4, 4, 3]  # distances have the held-out source beside them
