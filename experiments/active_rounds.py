@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,13 @@ def rounds_of(records: list[Record], data: str) -> Frame:
     ``points`` is |Delta R| in percentage points of top-1 error; ``proxy`` has each policy's own distance.
     """
     return completed(where(active_frame(records), data=data))
+
+
+def of_shared_seeds(frame: Frame, policies: Iterable[str]) -> Frame:
+    """The rounds of the seeds that every one of some policies was run with."""
+    own = [where(frame, policy=policy)["seed"] for policy in policies] if frame else []
+    kept = np.logical_and.reduce([np.isin(frame["seed"], seeds) for seeds in own]) if own else ...
+    return {name: column[kept] for name, column in frame.items()}
 
 
 def completed(frame: Frame) -> Frame:
@@ -86,7 +94,9 @@ def ranked_means(frame: Frame, score: str, target: str = "points") -> BootstrapI
     def of_means(group: Any, score: Any, target: Any) -> Metric:
         codes = group.astype(int)
         counts = np.bincount(codes)
-        return spearman(np.bincount(codes, score) / counts, np.bincount(codes, target) / counts)
+        drawn = counts > 0
+        means = (np.bincount(codes, values)[drawn] / counts[drawn] for values in (score, target))
+        return spearman(*means)
 
     return _over_seeds(of_means, frame, group, frame[score], frame[target])
 

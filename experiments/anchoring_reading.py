@@ -71,6 +71,11 @@ def studies(frame: Frame) -> list[tuple[str, Frame]]:
     return [(name, where(frame, study=name)) for (name,) in sorted(groups(frame, "study"), reverse=True)]
 
 
+def replicated(frame: Frame) -> list[tuple[str, Frame]]:
+    """The studies with at least two seeds, of which an interval can be made."""
+    return [(title, part) for title, part in studies(frame) if len(groups(part, "seed")) > 1]
+
+
 def at_equal_accuracy(part: Frame, method: str) -> Frame:
     """One update a seed, in the order of the seeds: what a user would take who knows no label of the anchor.
 

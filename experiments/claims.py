@@ -1,6 +1,7 @@
 """The claims ledger from stored records: every claim of the paper with what we measured and a verdict.
 
-python -m experiments claims      # rewrites results/claims.md and results/claims.json, seconds
+python -m experiments claims                                      # rewrites results/claims.md and .json, seconds
+python -m experiments claims --profile paper --output paper       # of another profile, beside the README
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from .errors import MissingFileError
+from .claims_vision import EXPERIMENTS, of_either
+from .errors import MissingFileError, UserError
 from .ledger import VERDICTS, Claim, Records
-from .records import RECORDS, ROOT, of_profile, read_records, write_atomically
+from .records import PROFILE, RECORDS, ROOT, of_profile, read_records, write_atomically
 from .table_text import Table, replace_marked, to_markdown
 
 RESULTS = ROOT / "results"
@@ -51,17 +53,23 @@ Row = dict[str, str | int]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=Path, default=RECORDS, help="folder of *.jsonl (default: results/records)")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the ledger (default: results)")
-    parser.add_argument("--profile", default="cpu", help="whose runs are judged: cpu or paper (default: %(default)s)")
-    parser.add_argument("--readme", type=Path, default=README, help="file whose marked part is rewritten")
+    parser.add_argument("--output", type=Path, help="folder for the ledger (default: results, for profile cpu alone)")
+    parser.add_argument("--profile", default=PROFILE, help="whose runs are judged: cpu or paper (default: %(default)s)")
+    parser.add_argument("--readme", type=Path, help="file with a marked part (default: ours, without --output)")
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Judge every claim on the stored records, and write the ledger twice: to be read, and to be computed with."""
+    folder = arguments.output or RESULTS
+    if arguments.output is None and arguments.profile != PROFILE:
+        raise UserError(
+            f"the ledger in results is that of {PROFILE}: name a folder for {arguments.profile} by --output"
+        )
     rows = judged(all_claims(), stored(arguments.records, arguments.profile))
-    write_atomically(arguments.output / "claims.md", to_markdown(as_table(rows)) + "\n")
-    write_atomically(arguments.output / "claims.json", json.dumps(rows, indent=2) + "\n")
-    replace_marked(arguments.readme, "headlines", to_markdown(headlines(rows)))
+    write_atomically(folder / "claims.md", to_markdown(as_table(rows)) + "\n")
+    write_atomically(folder / "claims.json", json.dumps(rows, indent=2) + "\n")
+    if readme := arguments.readme or (README if arguments.output is None else None):
+        replace_marked(readme, "headlines", to_markdown(headlines(rows)))
     print(summary(rows))
 
 
@@ -74,6 +82,8 @@ def all_claims() -> list[Claim]:
 def stored(folder: Path, profile: str) -> Records:
     """The records of one profile by experiment; an experiment that was not run in it has none.
 
+    The image studies run on the stand-in in one profile and on DomainNet in the other, so theirs come from both.
+
     Raises:
         UserError: where the folder does not exist, or its records are all of other profiles.
     """
@@ -82,7 +92,8 @@ def stored(folder: Path, profile: str) -> Records:
     found = {path.stem: read_records(path) for path in sorted(folder.glob("*.jsonl"))}
     if found:
         of_profile([record for records in found.values() for record in records], profile)
-    return {name: [record for record in records if record["profile"] == profile] for name, records in found.items()}
+    own = {name: [record for record in records if record["profile"] == profile] for name, records in found.items()}
+    return own | {name: of_either(found[name], profile) for name in EXPERIMENTS if name in found}
 
 
 def judged(claims: list[Claim], records: Records) -> list[Row]:
@@ -107,13 +118,18 @@ def headlines(rows: list[Row]) -> Table:
     """The main claims, briefly."""
     chosen = {str(row["name"]): row for row in rows}
     keys = ("claim", "published", "measured", "verdict")
-    return Table(summary(rows), ["claim", "published", "ours", "verdict"],
+    caption = f"{summary(rows)} Intervals: 95% percentile bootstrap over seeds, too narrow where seeds are few."
+    return Table(caption, ["claim", "published", "ours", "verdict"],
                  [[str(chosen[name][key]) for key in keys] for name in HEADLINES])  # fmt: skip
 
 
 def as_table(rows: list[Row]) -> Table:
-    """The ledger as it is read; 0 runs stand for arithmetic on the paper's own numbers."""
+    """The ledger as it is read; the key ``runs`` counts cases of several kinds, and is called so."""
     keys = ("claim", "label", "published", "measured", "runs", "verdict", "why")
-    header = ["claim", "paper's label", "published", "measured", "runs", "verdict", "why"]
-    caption = f"{summary(rows)} 0 runs: arithmetic on the paper's own numbers, or nothing was run."
+    header = ["claim", "paper's label", "published", "measured", "cases", "verdict", "why"]
+    caption = (
+        f"{summary(rows)} A case is what the measured number is taken over: a pair of trained models, a round of "
+        "active selection, an update at the gate, a ridge problem or a sample of it, a timed call, or a random draw. "
+        "0 cases: arithmetic on the paper's own numbers, or nothing was run."
+    )
     return Table(caption, header, [[str(row[key]) for key in keys] for row in rows])

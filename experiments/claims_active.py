@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .active_rounds import contrast, curve, growth, ranked_means, rounds_of
+from .active_rounds import contrast, curve, growth, of_shared_seeds, ranked_means, rounds_of
 from .claims_vision import Rule, on_both, on_stand_in
 from .frame import Frame, groups, size, where
-from .ledger import Finding, graded
+from .ledger import Finding, graded, unfinished
 from .records import Record
 from .tables_synthetic import covers, interval
 
@@ -19,8 +19,11 @@ RANGE = (5.0, 9.0)
 """Of the ratio that the paper calls stable."""
 
 
-def needing(*policies: str) -> Callable[[Callable[[Frame], Finding]], Rule]:
-    """A rule on the rounds of some policies; the finding says which of them were not run."""
+def needing(*policies: str, proxy: bool = False) -> Callable[[Callable[[Frame], Finding]], Rule]:
+    """A rule on the rounds of some policies, of the seeds that all were run with; the finding says what is missing.
+
+    Every rule has an interval over seeds, so one seed decides nothing; some need TRACE-Proxy.
+    """
 
     def wrap(judge: Callable[[Frame], Finding]) -> Rule:
         def judged(records: list[Record]) -> Finding:
@@ -28,7 +31,12 @@ def needing(*policies: str) -> Callable[[Callable[[Frame], Finding]], Rule]:
             absent = [p for p in policies if not size(where(frame, policy=p))]
             if absent:
                 return Finding("no records", 0, "not run here", f"No evaluated rounds of {', '.join(absent)} exist.")
-            return judge(frame)
+            shared = of_shared_seeds(frame, policies)
+            if len(groups(shared, "seed")) < 2:
+                return unfinished("active", f"two seeds of {' and '.join(policies) or 'a policy'}")
+            if proxy and np.isnan(shared["proxy"]).any():
+                return unfinished("active", "development rounds of every policy, which TRACE-Proxy needs")
+            return judge(shared)
 
         return judged
 
@@ -111,7 +119,7 @@ def unreliable(frame: Frame) -> Finding:
     return Finding(f"|Delta R|, last minus first round: {shown} points", _runs(frame, *changes), verdict, why)
 
 
-@needing("w1min", "mmdmin")
+@needing("w1min", "mmdmin", proxy=True)
 def ratio_stable(frame: Frame) -> Finding:
     """The paper's reading is the proxy over points; ours the bound over the change of the loss it bounds."""
     readings = {"Proxy/|Delta R| [p.p.]": ("proxy", "points"), "B/|Delta R| [nats]": ("bound_ot", "abs_risk_change")}
@@ -169,7 +177,7 @@ def w1min_keeps_the_anchor(frame: Frame) -> Finding:
     return Finding(measured, _runs(frame, "w1min", "mmdmin"), verdict, why)
 
 
-@needing("w1min", "mmdmin")
+@needing("w1min", "mmdmin", proxy=True)
 def scores_rank(frame: Frame) -> Finding:
     found = {name: ranked_means(frame, score) for name, score in (
         ("TRACE-Proxy", "proxy"), ("output discrepancy", "output_distance"), ("bound", "bound_ot"),

@@ -14,12 +14,14 @@ from .anchoring_reading import (
     at_equal_accuracy,
     difference,
     lowest,
-    studies,
+    replicated,
 )
 from .frame import Frame, size
-from .ledger import Finding, claim, graded, needs
+from .ledger import Finding, claim, graded, needs, unfinished
 from .records import Record
 from .tables_synthetic import interval
+
+ONE_SEED = unfinished("anchoring", "study with two seeds")
 
 
 @claim(
@@ -30,9 +32,10 @@ from .tables_synthetic import interval
 @needs("anchoring")
 def anchor_penalty_protects(records: list[Record]) -> Finding:
     """Every penalty against the plain fine-tune, at equal target accuracy."""
-    frame = anchoring_frame(records)
-    holds, shown, beyond = [], [], []
-    for title, part in studies(frame):
+    frame, holds, shown, beyond = anchoring_frame(records), [], [], []
+    if not (found := replicated(frame)):
+        return ONE_SEED
+    for title, part in found:
         kinds = {kind: difference(part, kind, "plain", "abs_risk_change") for kind in PENALTIES}
         costs = {kind: difference(part, kind, "plain", "target_error").estimate for kind in PENALTIES}
         held = [kind for kind, found in kinds.items() if found.upper < 0 and costs[kind] <= TOLERANCE]
@@ -44,7 +47,7 @@ def anchor_penalty_protects(records: list[Record]) -> Finding:
             f"at {100 * costs[best]:+.1f} points of target error"
         )
         beyond.append(_beyond_moving_less(title, part))
-    verdict = graded(bool(holds) and all(holds), any(holds))
+    verdict = graded(all(holds), any(holds))
     why = (
         f"{sum(holds)} of {len(holds)} pairs of study and penalty lower |Delta R| at a target error of at most "
         f"{100 * TOLERANCE:g} point more; {'; '.join(beyond)}."
@@ -66,9 +69,10 @@ def _beyond_moving_less(title: str, part: Frame) -> str:
 @needs("anchoring")
 def anchor_penalty_certifies(records: list[Record]) -> Finding:
     """The certificate of the chosen updates: does it hold, does it fall, and is it below the harm it should exclude."""
-    frame = anchoring_frame(records)
-    covered, fallen, useful, shown = [], [], [], []
-    for title, part in studies(frame):
+    frame, covered, fallen, useful, shown = anchoring_frame(records), [], [], [], []
+    if not (found := replicated(frame)):
+        return ONE_SEED
+    for title, part in found:
         plain = at_equal_accuracy(part, "plain")
         best = lowest(part, PENALTIES, "anchor_upper")
         own = at_equal_accuracy(part, best)
@@ -79,7 +83,7 @@ def anchor_penalty_certifies(records: list[Record]) -> Finding:
         useful.append(after < harm)
         shown.append(f"{title}: certificate {before:.2f} to {after:.2f} nats ({METHODS[best].title}) "
                      f"for a plain |Delta R| of {harm:.3f}")  # fmt: skip
-    sound = bool(covered) and all(covered) and all(fallen)
+    sound = all(covered) and all(fallen)
     verdict = graded(sound and all(useful), sound)
     why = (
         f"The certificate holds for {sum(covered)} of {len(covered)} updates and falls in {sum(fallen)} of "

@@ -6,22 +6,17 @@ import numpy as np
 
 from trace.metrics import spearman
 
+from .claims_synthetic import CALIBRATED, defined
 from .frame import Frame, evaluated, groups, size, synthetic_frame, where
-from .ledger import Claim, Finding, claim, graded, needs
-from .published import EXCERPT
+from .ledger import Claim, Finding, claim, graded, needs, unfinished
+from .published import EXCERPT, NEAR
 from .records import Record
 from .tables_synthetic import covers, excerpt_part, excerpt_terms, rank_correlation
 
 STABLE = 0.2
 """Relative change below which a term counts as staying where it was."""
-NEAR = 1.5
-"""Factor within which a published size counts as met."""
-NO_EXCERPT = Finding(
-    "no records",
-    0,
-    "not run here",
-    "the stored grid lacks the rows of the published table: run the synthetic experiment",
-)
+NO_EXCERPT = unfinished("synthetic", "rows of the published table")
+NO_GRID = unfinished("synthetic", "pairs of the evaluated grid whose labels travel")
 
 
 def excerpt_row(records: list[Record], index: int) -> Frame:
@@ -69,7 +64,7 @@ SIZES = [
 def model_change_dominates_when_mild(records: list[Record]) -> Finding:
     frame = where(evaluated(synthetic_frame(records)), world="blobs_shift", variant="labels travel")
     if not size(frame):
-        return NO_EXCERPT
+        return NO_GRID
     severities = sorted(set(frame["severity"].tolist()))
     shares = [float(np.mean(part["model_change"]) / np.mean(part["bound_ot"]))
               for part in (where(frame, severity=s) for s in severities)]  # fmt: skip
@@ -113,6 +108,8 @@ def gaps_do_not_rank(records: list[Record]) -> Finding:
     for world, model, variant in groups(frame, "world", "model", "variant"):
         part = where(frame, world=world, model=model, variant=variant)
         agreements.append(spearman(part["bound_ot"], part["bound_ot"] - part["gaps"]).value)
+    if not agreements:
+        return unfinished("synthetic", "pairs of the evaluated grid")
     verdict = graded(min(agreements) > 0.99, min(agreements) > 0.9)
     measured = f"rho of the bound with and without gaps: {min(agreements):.3f} to {max(agreements):.3f}"
     return Finding(measured, size(frame), verdict, "Spearman between the two orders; the lowest setting decides.")
@@ -129,12 +126,12 @@ def shift_term_helps(records: list[Record]) -> Finding:
     gains = {}
     for world, model in groups(frame, "world", "model"):
         part = where(frame, world=world, model=model)
-        if not np.isnan(part["proxy_ot"]).any():
+        if defined(part, "proxy_ot"):
             gains[f"{world}, {model}"] = (
                 rank_correlation(part, "proxy_ot").estimate - rank_correlation(part, "output_distance").estimate
             )
     if not gains:
-        return NO_EXCERPT
+        return unfinished("synthetic", f"pairs whose labels travel beside {CALIBRATED}")
     worse = [name for name, gain in gains.items() if gain < -0.01]
     verdict = graded(not worse, len(worse) < len(gains))
     why = (
@@ -158,7 +155,7 @@ def mmd_is_more_stable(records: list[Record]) -> Finding:
             wins += mmd < ot
             ratios.append(mmd / ot)
     if not ratios:
-        return NO_EXCERPT
+        return NO_GRID
     share = wins / len(ratios)
     verdict = graded(share > 0.6, share > 0.4)
     measured = f"smaller spread in {100 * share:.0f}% of {len(ratios)} settings; median ratio {np.median(ratios):.2g}"
@@ -194,7 +191,7 @@ def blobs_sinkhorn_is_w1(records: list[Record]) -> Finding:
 def mmd_is_more_conservative(records: list[Record]) -> Finding:
     frame = where(evaluated(synthetic_frame(records)), plain=True)
     if not size(frame):
-        return NO_EXCERPT
+        return NO_GRID
     share = float((frame["bound_mmd"] > frame["bound_ot"]).mean())
     ratios = covers(frame, "bound_mmd")[1], covers(frame, "bound_ot")[1]
     measured = f"larger in {100 * share:.0f}% of pairs; median tightness {ratios[0]:.0f} against {ratios[1]:.0f} (OT)"

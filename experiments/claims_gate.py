@@ -11,9 +11,9 @@ from trace.bootstrap import BootstrapInterval, two_way_bootstrap
 from trace.metrics import auprc, auroc
 
 from .claims_vision import Rule, on_both, on_stand_in
-from .frame import Frame, size
+from .frame import Frame, groups, size
 from .gate_scores import SCORES, alarm, area, both_kinds, harmful, lead, ranked, resolvable, subsets
-from .ledger import Finding, Verdict, graded
+from .ledger import Finding, Verdict, graded, unfinished
 from .published import GATE, GATE_RHO
 from .records import Record
 from .tables_synthetic import interval
@@ -37,10 +37,12 @@ class Updates(NamedTuple):
 
 
 def rule(judge: Callable[[Updates], Finding]) -> Rule:
-    """A rule on the updates of one data set."""
+    """A rule on the updates of one data set; its intervals are over seeds, so one seed decides nothing."""
 
     def judged(records: list[Record]) -> Finding:
         (_, plain), *others = subsets(records)
+        if len(groups(plain, "seed")) < 2:
+            return unfinished("gate", "two seeds with plain fine-tunes")
         return judge(Updates(plain, others[0][1] if others else plain))
 
     return judged

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from .claims_attribution import STABLE
 from .frame import Frame, groups, isolation_frame, size, where
-from .ledger import Finding, Verdict, claim, graded, needs
+from .ledger import Finding, Verdict, claim, graded, needs, unfinished
 from .records import Record
 from .tables_synthetic import interval, leak, rank_correlation
+
+NO_STEPS = unfinished("isolation", "runs that vary the step size")
 
 
 def _isolated(records: list[Record], vary: str) -> dict[str, Frame]:
@@ -18,10 +20,12 @@ def _isolated(records: list[Record], vary: str) -> dict[str, Frame]:
 @needs("isolation")
 def model_change_is_isolated(records: list[Record]) -> Finding:
     parts = _isolated(records, "lr")
+    if not parts:
+        return NO_STEPS
     found = {world: rank_correlation(part, "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0 for f in found.values()]
-    verdict = graded(bool(holds) and all(holds), any(holds))
-    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items()) or "no runs"
+    verdict = graded(all(holds), any(holds))
+    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items())
     return Finding(shown, sum(map(size, parts.values())), verdict, "Five epochs at step sizes from 1e-4 to 1e-2.")
 
 
@@ -29,8 +33,10 @@ def model_change_is_isolated(records: list[Record]) -> Finding:
 @needs("isolation")
 def shift_stays_put(records: list[Record]) -> Finding:
     parts = _isolated(records, "lr")
-    distance = max((leak(part, "finetune_lr", "distance") for part in parts.values()), default=float("nan"))
-    penalty = max((leak(part, "finetune_lr", "emp_shift_ot") for part in parts.values()), default=float("nan"))
+    if not parts:
+        return NO_STEPS
+    distance = max(leak(part, "finetune_lr", "distance") for part in parts.values())
+    penalty = max(leak(part, "finetune_lr", "emp_shift_ot") for part in parts.values())
     still, leaks = distance < 1 + STABLE, penalty > 1 + STABLE
     verdict: Verdict = "not reproduced" if not still else "partly" if leaks else "reproduced"
     measured = f"distance x{distance:.2f}, penalty x{penalty:.2f} from the smallest to the largest mean"
@@ -44,11 +50,13 @@ def shift_stays_put(records: list[Record]) -> Finding:
 @needs("isolation")
 def shift_is_isolated(records: list[Record]) -> Finding:
     parts = _isolated(records, "severity")
+    if not parts:
+        return unfinished("isolation", "runs that vary the severity")
     found = {world: rank_correlation(part, "bound_ot") for world, part in parts.items()}
     leaks = {world: leak(part, "severity", "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0.5 for f in found.values()]
-    verdict = graded(bool(holds) and all(holds), any(holds))
-    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items()) or "no runs"
+    verdict = graded(all(holds), any(holds))
+    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items())
     moved = "; ".join(f"{world} x{value:.1f}" for world, value in leaks.items())
     why = f"With the training fixed, the output distance still moved by {moved}."
     return Finding(shown, sum(map(size, parts.values())), verdict, why)

@@ -19,14 +19,15 @@ YES: Verdict = "reproduced"
 NO: Verdict = "not reproduced"
 
 
-def judging(read: Callable[[list[Record]], list[Record]]) -> Callable[[Callable[[list[Record]], Finding]], Judge]:
-    """A judge of the part of the ridge records that ``read`` picks; where there is none, the finding says so."""
+def judging(read: Callable[..., list[Record]], *slopes: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:
+    """A judge of the ridge records that ``read`` picks; where none has these slopes, the finding says so."""
 
     def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
         @functools.wraps(judge)
         def judged(records: list[Record]) -> Finding:
             found = read(records)
-            return judge(found) if found else not_run("ridge")
+            defined = found and all(closed_slope(found, name).num_records for name in slopes)
+            return judge(found) if defined else not_run("ridge")
 
         return needs("ridge")(judged)
 
@@ -46,20 +47,20 @@ def _order(closed: list[Record], name: str, order: float, yes: str, no: str) -> 
 
 
 @claim(SECTION, "For small shifts the covariate shift penalty is O(|mu|)", published="order 1")
-@judging(closed_forms)
+@judging(closed_forms, "shift_penalty")
 def shift_penalty_is_linear(closed: list[Record]) -> Finding:
     return _order(closed, "shift_penalty", 1.0, "W1 = |mu|, and L_x tends to a constant above 0.", "Another order.")
 
 
 @claim(SECTION, "For small shifts the weights differ by O(|mu|^2)", published="order 2")
-@judging(closed_forms)
+@judging(closed_forms, "weight_change")
 def weight_change_is_quadratic(closed: list[Record]) -> Finding:
     yes = "mu enters twice, in mu.w* and as the direction; the difference levels off beyond |mu|^2 = 1 + lambda."
     return _order(closed, "weight_change", 2.0, yes, "The difference has another order.")
 
 
 @claim(SECTION, "The model change penalty has a lower order than the shift penalty", published="order 2 against 1")
-@judging(closed_forms)
+@judging(closed_forms, "model_change", "shift_penalty")
 def model_change_is_lower_order(closed: list[Record]) -> Finding:
     change, shift = closed_slope(closed, "model_change"), closed_slope(closed, "shift_penalty")
     far = closed_slope(closed, "model_change", "large")
@@ -70,7 +71,7 @@ def model_change_is_lower_order(closed: list[Record]) -> Finding:
 
 
 @claim(APPENDIX, "E|x| on the target is constant for a fixed dimension", published="order 0")
-@judging(closed_forms)
+@judging(closed_forms, "mean_norm")
 def mean_norm_is_constant(closed: list[Record]) -> Finding:
     small, large = closed_slope(closed, "mean_norm"), closed_slope(closed, "mean_norm", "large")
     return _first(
@@ -82,11 +83,11 @@ def mean_norm_is_constant(closed: list[Record]) -> Finding:
 
 
 @claim(APPENDIX, "E|Delta w.x| <= |Delta w| E|x| by Cauchy-Schwarz", published="always")
-@judging(closed_forms)
+@judging(closed_forms, "model_change")
 def cauchy_schwarz_holds(closed: list[Record]) -> Finding:
     pairs = points(closed, "model_change", "model_change_bound")
     held = sum(exact <= bound for exact, bound in pairs)
-    slack = statistics.median([bound / exact for exact, bound in pairs if exact] or [float("nan")])
+    slack = statistics.median([bound / exact for exact, bound in pairs if exact])
     return _first(
         f"{held} of {len(pairs)} points; the bound is {slack:.3g} times the exact value in the median", len(closed),
         (held == len(pairs), YES, "Both sides were computed exactly."),
@@ -120,7 +121,7 @@ def weights_differ(closed: list[Record]) -> Finding:
 
 
 @claim(SECTION, "For small shifts the true risk difference grows linearly with |mu|", published="order 1")
-@judging(closed_forms)
+@judging(closed_forms, "risk_change")
 def risk_change_is_linear(closed: list[Record]) -> Finding:
     no = (
         "Delta R is Delta w, of order 2, times a vector that tends to a constant; O(|mu|) is an upper bound that is "
@@ -130,7 +131,7 @@ def risk_change_is_linear(closed: list[Record]) -> Finding:
 
 
 @claim(APPENDIX, "Within the risk difference, Delta w is linear in the shift", published="order 1; order 2 before it")
-@judging(closed_forms)
+@judging(closed_forms, "weight_change")
 def weight_change_is_linear(closed: list[Record]) -> Finding:
     slope = closed_slope(closed, "weight_change")
     why = "The same appendix derives |Delta w| = |c| |mu| with c = O(|mu|), which is order 2, one paragraph earlier."
@@ -143,11 +144,10 @@ def weight_change_is_linear(closed: list[Record]) -> Finding:
 
 
 @claim(SECTION, "The bound is asymptotically sharp: it scales like the risk change", published="ratio of order 0")
-@judging(closed_forms)
+@judging(closed_forms, "tightness")
 def bound_is_sharp(closed: list[Record]) -> Finding:
     slope = closed_slope(closed, "tightness")
-    moved = [r for r in closed if any(r["curves"]["risk_change"])]
-    shifts = closed[0]["shifts"]
+    moved, shifts = [r for r in closed if any(r["curves"]["risk_change"])], closed[0]["shifts"]
     ratios = {
         shifts[i]: middle_half(reading.tightness(r, i) for r in moved) for i in (0, sum(m <= 0.1 for m in shifts) - 1)
     }

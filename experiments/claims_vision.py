@@ -11,6 +11,10 @@ from collections.abc import Callable
 from .ledger import Claim, Finding, Records, claim, not_run
 from .records import Record
 
+EXPERIMENTS = ("active", "gate")
+"""The studies of images: DomainNet is their data in profile paper, the stand-in in profile cpu."""
+PROFILES = ("cpu", "paper")
+
 Rule = Callable[[list[Record]], Finding]
 """Judges the records of one experiment on one data set; there is at least one."""
 
@@ -43,6 +47,14 @@ def on_stand_in(name: str, experiment: str, label: str, statement: str, *, publi
 def records_of(records: Records, experiment: str, data: str) -> list[Record]:
     """The records of an experiment on one data set."""
     return [record for record in records.get(experiment, []) if record["config"].get("data") == data]
+
+
+def of_either(records: list[Record], profile: str) -> list[Record]:
+    """The records of a profile, and of the other one those on data sets that this one was not run on."""
+    own = [record for record in records if record["profile"] == profile]
+    present = {record["config"]["data"] for record in own}
+    others = [record for record in records if record["profile"] in PROFILES and record["profile"] != profile]
+    return own + [record for record in others if record["config"]["data"] not in present]
 
 
 def _missing(experiment: str, stand_in: int) -> Finding:

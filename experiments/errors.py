@@ -9,3 +9,7 @@ class UserError(ValueError):
 
 class MissingFileError(UserError, FileNotFoundError):
     """A file that another command has to write first."""
+
+
+class MissingRecordsError(UserError):
+    """Records of a profile that was not run."""

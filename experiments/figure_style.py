@@ -10,6 +10,7 @@ from cycler import cycler
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .records import replacing
@@ -44,6 +45,11 @@ def axes(
 ) -> tuple[Figure, Any]:
     """A figure ``width`` inches wide with a grid of axes, each row ``height`` inches high."""
     return plt.subplots(rows, columns, figsize=(width, height * rows), layout="constrained", **options)
+
+
+def missing(ax: Axes) -> None:
+    """Say in a panel that there are no records for it."""
+    ax.text(0.5, 0.5, "missing", ha="center", transform=ax.transAxes)
 
 
 def save(figure: Figure, name: str, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
     python -m experiments figures                           # rewrites results/figures/, about 20 seconds
     python -m experiments figures --only contact-sheet      # what each policy chose; needs the images on disk
+    python -m experiments figures --profile paper --output paper/figures
 
 Images are never part of the repository: their figures go to results/images/, which git ignores.
 """
@@ -25,7 +26,7 @@ from . import (
     figures_worlds,
 )
 from .figure_style import save
-from .records import RECORDS, ROOT, Record, with_records
+from .records import PROFILE, RECORDS, ROOT, Record, with_records
 
 FIGURES = ROOT / "results" / "figures"
 IMAGES = ROOT / "results" / "images"
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, help="folder for them (default: results/figures; results/images for those with images)"
     )
-    parser.add_argument("--profile", default="cpu", help="whose runs are shown: cpu or paper (default: %(default)s)")
+    parser.add_argument("--profile", default=PROFILE, help="whose runs are shown: cpu or paper (default: %(default)s)")
     parser.add_argument("--only", nargs="+", choices=sorted([*MAKERS, *WITH_IMAGES]), help="these figures alone")
 
 

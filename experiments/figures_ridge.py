@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from .figure_style import COLOURS, axes
+from .figure_style import COLOURS, axes, missing
 from .records import Record
 from .ridge_reading import closed_forms, samples
 
@@ -22,17 +22,17 @@ FLOOR = 1e-8
 def slopes(records: list[Record]) -> Figure:
     """Above, the closed forms of one problem with lines of slope 1 and 2; below, models fitted to samples of it.
 
-    The model change is shown as a penalty: times the quantile that stands in for L_ell.
-
-    Raises:
-        ValueError: without a record of a problem in which the risk changes.
+    The model change is shown as a penalty: times the quantile that stands in for L_ell. Without a record of a problem
+    in which the risk changes, both panels are missing.
     """
     closed = [r for r in closed_forms(records) if any(r["curves"]["risk_change"])]
+    figure, (above, below) = axes(1, 2, height=2.9)
     if not closed:
-        raise ValueError("no ridge record with a risk change: `python -m experiments run ridge`, then `collect`")
+        missing(above)
+        missing(below)
+        return figure
     record = min(closed, key=lambda r: _distance(r["config"]))
     same = [r for r in samples(records) if _problem(r["config"]) == _problem(record["config"])]
-    figure, (above, below) = axes(1, 2, height=2.9)
     _population(above, record)
     _samples(below, record, same)
     c = record["config"]

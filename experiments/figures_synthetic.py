@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trace.metrics import spearman
 
-from .figure_style import COLOURS, COLUMN, MARKERS, axes
+from .figure_style import COLOURS, COLUMN, MARKERS, axes, missing
 from .frame import Frame, evaluated, groups, isolation_frame, size, synthetic_frame, where
 from .records import Record
 from .tables_synthetic import covers
@@ -38,8 +38,8 @@ def plain_worlds(records: list[Record]) -> list[tuple[str, Frame]]:
 
 
 def score_scatter(records: list[Record]) -> Figure:
-    """TRACE-Proxy (OT) against the true change, one panel a world, coloured by severity."""
-    panels = plain_worlds(records)
+    """TRACE-Proxy (OT) against the true change, one panel a world that has it, coloured by severity."""
+    panels = [(title, frame) for title, frame in plain_worlds(records) if not np.isnan(frame["proxy_ot"]).any()]
     figure, grid = _panels(len(panels))
     for ax, (title, frame) in zip(grid, panels, strict=False):
         dots = ax.scatter(
@@ -83,7 +83,8 @@ def _stacked(records: list[Record], *, share: bool) -> Figure:
         ax.set(title=title, xlabel="severity", xlim=(severity[0], severity[-1]))
         ax.set_ylabel("share of the bound [%]" if share else "mean term [nats]")
         ax.margins(y=0)
-    grid[0].legend(loc="center right" if share else "upper left", frameon=share, facecolor="white", framealpha=0.8)
+    if panels:
+        grid[0].legend(loc="center right" if share else "upper left", frameon=share, facecolor="white", framealpha=0.8)
     return figure
 
 
@@ -100,7 +101,8 @@ def tightness(records: list[Record]) -> Figure:
             ax.fill_between(severity, quantiles[0], quantiles[2], color=colour, alpha=0.15, linewidth=0)
         ax.axhline(1, color="black", linewidth=0.8, linestyle=":")
         ax.set(title=title, yscale="log", xlabel="severity", ylabel=r"bound / $|\Delta R|$")
-    grid[0].legend(loc="upper right")
+    if panels:
+        grid[0].legend(loc="upper right")
     return figure
 
 
@@ -123,7 +125,7 @@ def _heat_map(ax: Axes, frame: Frame, value: Callable[[Frame], float], form: str
     n, n_target = (sorted(set(frame[name].tolist())) for name in ("n", "n_target"))
     parts = [[where(frame, n=a, n_target=b) for b in n_target] for a in n]
     cells = np.array([[value(part) if size(part) else math.nan for part in row] for row in parts])
-    top = max(1.0, float(np.nanmax(cells)))
+    top = max([1.0, *cells[~np.isnan(cells)].tolist()])
     ax.imshow(cells, cmap="cividis", origin="lower", aspect="auto", vmin=0, vmax=top)
     for (i, j), cell in np.ndenumerate(cells):
         shown = "" if math.isnan(cell) else form.format(cell)
@@ -155,12 +157,14 @@ def isolation(records: list[Record]) -> Figure:
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    """At most three panels a row, unused ones hidden."""
+    """At most three panels a row, unused ones hidden; none at all are one that is missing."""
     columns = min(max(count, 1), 3)
     figure, grid = axes(columns, math.ceil(max(count, 1) / columns), width=2 * COLUMN, height=2.1, squeeze=False)
     flat = list(grid.flat)
     for ax in flat[max(count, 1) :]:
         ax.set_visible(False)
+    if not count:
+        missing(flat[0])
     return figure, flat
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from .figure_style import COLOURS, COLUMN, MARKERS, axes
+from .figure_style import COLOURS, COLUMN, MARKERS, axes, missing
 from .records import Record
 
 Portraits = dict[str, Any]
@@ -50,7 +50,7 @@ def _draw(ax: Axes, portrait: Portraits | None) -> None:
     ax.set_yticks([])
     ax.set_aspect("equal")
     if portrait is None:
-        ax.text(0.5, 0.5, "missing", ha="center", transform=ax.transAxes)
+        missing(ax)
         return
     source = np.array(portrait["source"]["x"])
     ax.scatter(source[:, 0], source[:, 1], s=1.5, color="0.75", linewidths=0)

@@ -15,13 +15,17 @@ Records = Mapping[str, list[Record]]
 """The stored records of every experiment, by its name; an experiment that was not run has none."""
 
 
+BENCHMARK = "`python -m experiments benchmark`"
+"""The one experiment with a command of its own, which stores its record itself."""
+
+
 class Finding(NamedTuple):
     """What the records say about a claim."""
 
     measured: str
     """Our number with its interval, and its unit."""
     runs: int
-    """How many trained pairs, draws or points stand behind it; 0 for arithmetic on the paper's own numbers."""
+    """How many cases (pairs, rounds, points, draws) stand behind it; 0 for arithmetic on the paper's own numbers."""
     verdict: Verdict
     why: str
     """One sentence."""
@@ -53,8 +57,14 @@ def claim(label: str, statement: str, *, published: str) -> Callable[[Judge], Cl
 
 def not_run(experiment: str) -> Finding:
     """The finding of a claim whose records do not exist."""
-    remedy = f"no records of {experiment}: `python -m experiments run {experiment}`, then `collect`"
-    return Finding("no records", 0, "not run here", remedy)
+    command = BENCHMARK if experiment == "benchmark" else f"`python -m experiments run {experiment}`, then `collect`"
+    return Finding("no records", 0, "not run here", f"no records of {experiment}: {command}")
+
+
+def unfinished(experiment: str, what: str) -> Finding:
+    """The finding of a claim about a part of the grid that the records lack."""
+    why = f"the stored records of {experiment} hold no {what}: `python -m experiments run {experiment}`, then `collect`"
+    return Finding("no records", 0, "not run here", why)
 
 
 def needs(experiment: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:

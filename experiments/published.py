@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+NEAR = 1.5
+"""Factor within which a published size counts as met."""
+
+
+def near(value: float, published: float) -> bool:
+    """Whether a size above 0 is met within a factor of `NEAR`.
+
+    >>> near(1.0, 1.4), near(1.0, 1.6), near(0.0, 1.0)
+    (True, False, False)
+    """
+    return value / NEAR <= published <= value * NEAR
+
 
 class ExcerptRow(NamedTuple):
     """A row of ``tab:combined-excerpt-app``."""

@@ -16,10 +16,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .errors import MissingFileError, UserError
+from .errors import MissingFileError, MissingRecordsError, UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "results" / "records"
+PROFILE = "cpu"
+"""Whose records the committed results and the README show."""
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "POT", "geomloss")
 
 Record = dict[str, Any]
@@ -103,37 +105,45 @@ def parse_records(text: str, name: str) -> list[Record]:
     return records
 
 
-def of_profile(records: list[Record], profile: str) -> list[Record]:
-    """The records of one profile, so that a smoke test never enters a table."""
+def of_profile(records: list[Record], profile: str, *, name: str = "") -> list[Record]:
+    """The records of one profile, so that a smoke test never enters a table; ``name`` is that of their file.
+
+    Raises:
+        MissingRecordsError: where there are none.
+    """
     found = [record for record in records if record["profile"] == profile]
     if not found:
         known = ", ".join(sorted({str(record["profile"]) for record in records})) or "none"
-        raise UserError(f"no records of profile {profile!r} (there are: {known}): name one with --profile")
+        place = f" in {name}" if name else ""
+        raise MissingRecordsError(
+            f"no records of profile {profile!r}{place} (there are: {known}): name one with --profile"
+        )
     return found
 
 
 def with_records(
     makers: Mapping[str, tuple[str, Maker]], folder: Path, profile: str
 ) -> Iterator[tuple[str, list[Record], Maker]]:
-    """Name, records and maker of everything whose experiment has records; what is missing is named on stdout.
+    """Name, records and maker of everything whose experiment has records of a profile; the rest is named on stdout.
 
     Raises:
-        MissingFileError: where there are no records at all.
+        UserError: where there are no records of the profile at all.
     """
-    missing: dict[str, MissingFileError] = {}
+    missing: dict[str, UserError] = {}
     stored: dict[str, list[Record]] = {}
-    for name, (experiment, maker) in makers.items():
+    for experiment in dict.fromkeys(experiment for experiment, _ in makers.values()):
+        path = folder / f"{experiment}.jsonl"
         try:
-            if experiment not in stored:
-                stored[experiment] = of_profile(read_records(folder / f"{experiment}.jsonl"), profile)
-        except MissingFileError as error:
-            missing[name] = error
-        else:
+            stored[experiment] = of_profile(read_records(path), profile, name=path.name)
+        except (MissingFileError, MissingRecordsError) as error:
+            missing[experiment] = error
+    if missing and not stored:
+        raise max(missing.values(), key=lambda error: isinstance(error, MissingRecordsError))
+    for name, (experiment, maker) in makers.items():
+        if experiment in stored:
             yield name, stored[experiment], maker
-    for name, reason in missing.items():
-        if len(missing) == len(makers):
-            raise reason
-        print(f"{name} is missing: {reason}")
+        else:
+            print(f"{name} is missing: {missing[experiment]}")
 
 
 def plain(value: Any) -> Any:

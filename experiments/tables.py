@@ -1,6 +1,7 @@
 """Tables from stored records alone, as Markdown, LaTeX and CSV.
 
 python -m experiments tables      # rewrites results/tables/ and the generated parts of the README, about a minute
+python -m experiments tables --profile paper --output paper/tables      # of another profile, beside the README
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import tables_active, tables_anchoring, tables_gate, tables_growth, tables_hours, tables_ridge, tables_synthetic
-from .records import RECORDS, ROOT, Record, with_records
+from .records import PROFILE, RECORDS, ROOT, Record, with_records
 from .table_text import Table, replace_marked, to_markdown, without, write
 
 TABLES = ROOT / "results" / "tables"
@@ -19,18 +20,20 @@ README = ROOT / "README.md"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=Path, default=RECORDS, help="folder of *.jsonl (default: results/records)")
-    parser.add_argument("--output", type=Path, default=TABLES, help="folder for the tables (default: results/tables)")
-    parser.add_argument("--readme", type=Path, default=README, help="file whose marked parts are rewritten")
-    parser.add_argument("--profile", default="cpu", help="whose runs are shown: cpu or paper (default: %(default)s)")
+    parser.add_argument("--output", type=Path, help="folder for the tables (default: results/tables)")
+    parser.add_argument("--readme", type=Path, help="file with marked parts (default: ours, for cpu without --output)")
+    parser.add_argument("--profile", default=PROFILE, help="whose runs are shown: cpu or paper (default: %(default)s)")
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Write every table whose records exist, and name those that are missing."""
+    committed = arguments.output is None and arguments.profile == PROFILE
+    readme = arguments.readme or (README if committed else None)
     for label, records, make in with_records(MAKERS, arguments.records, arguments.profile):
         table = make(records)
-        write(table, label, arguments.output)
-        if label in IN_README:
-            replace_marked(arguments.readme, label, to_markdown(without(table, IN_README[label])))
+        write(table, label, arguments.output or TABLES)
+        if readme and label in IN_README:
+            replace_marked(readme, label, to_markdown(without(table, IN_README[label])))
 
 
 def benchmark(records: list[Record]) -> Table:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
+
+from trace.estimators import sinkhorn_divergence, wasserstein1
 
 from .records import Record
 from .table_text import Table
 
 DOMAINNET = 50_416
 """Images of painting's training split, the pool of the active study."""
+
+LIMITED = {"Sinkhorn divergence": sinkhorn_divergence, "exact W1": wasserstein1}
+"""Estimators that take the mean over subsamples beyond a size of their own."""
 
 
 def growth(records: list[Record]) -> Table:
@@ -20,15 +27,27 @@ def growth(records: list[Record]) -> Table:
         seconds = {row["n"]: row["seconds"] for row in rows if row["estimator"] == name}
         rate = slope(list(seconds), list(seconds.values()))
         largest = max(seconds)
-        projected = seconds[largest] * (DOMAINNET / largest) ** rate
+        projected = f"{seconds[largest] * (DOMAINNET / largest) ** rate:.2g}"
+        if name in LIMITED and _default(name, "max_samples") < DOMAINNET:
+            projected = "subsampled"
         measured = [f"{seconds[n]:.2g}" if n in seconds else "too long" for n in sizes]
-        table.append([name, *measured, f"{rate:.2f}", f"{projected:.2g}"])
+        table.append([name, *measured, f"{rate:.2f}", projected])
     caption = (
         f"Seconds of one call on n source and n target samples in {rows[0]['dim']} dimensions, "
         f"{record['machine']['cores']} cores; the slope of log seconds against log n over the upper half of the sizes; "
-        f"and the seconds that it projects for n = {DOMAINNET:,}."
+        f"and the seconds that it projects for n = {DOMAINNET:,}. 'subsampled': beyond its own limit an estimator "
+        f"is the mean over subsamples: {'; '.join(map(_beyond, LIMITED))}."
     )
     return Table(caption, ["estimator", *(f"n = {n:,}" for n in sizes), "slope", "projected [s]"], table)
+
+
+def _default(name: str, option: str) -> int:
+    return int(inspect.signature(LIMITED[name]).parameters[option].default)
+
+
+def _beyond(name: str) -> str:
+    limit, draws, size = (_default(name, option) for option in ("max_samples", "num_draws", "subsample"))
+    return f"{name} beyond {limit:,}, {draws} of {size:,}"
 
 
 def slope(n: list[int], seconds: list[float]) -> float:

@@ -52,10 +52,8 @@ def record(world="blobs_shift", *, models=None, severities=SEVERITIES, seeds=SEE
 
 def grid(world="blobs_shift", **changes):
     """A cell with its development candidates."""
-    return [
-        record(world, **changes),
-        record(world, development=True, seeds=[100], severities=[0.3, 0.6, 0.9], **changes),
-    ]
+    development = {**changes, "development": True, "seeds": [100], "severities": [0.3, 0.6, 0.9]}
+    return [record(world, **changes), record(world, **development)]
 
 
 def both(**changes):

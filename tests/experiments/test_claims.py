@@ -46,6 +46,8 @@ def test_markdown_has_one_line_per_claim_in_the_order_of_the_labels(ledger):
     table = [line for line in lines if line.startswith("| ")]
     assert len(table) == len(rows) + 2
     assert {line.replace("\\|", "").count("|") for line in table} == {8}
+    assert table[0] == "| claim | paper's label | published | measured | cases | verdict | why |"
+    assert "A case is" in lines[0]
     assert [row["label"] for row in rows] == sorted(row["label"] for row in rows)
     counts = Counter(row["verdict"] for row in rows)
     assert all(f"{counts[verdict]} {verdict}" in lines[0] for verdict in VERDICTS)
@@ -73,7 +75,7 @@ def test_an_experiment_without_records_is_named_and_nothing_else_changes(tmp_pat
     rows = json.loads(run(tmp_path, "--records", str(tmp_path / "records"))[1])
     speed = next(row for row in rows if row["name"] == "sinkhorn_in_seconds")
     assert speed["verdict"] == "not run here"
-    assert "python -m experiments run benchmark" in speed["why"]
+    assert speed["why"] == "no records of benchmark: `python -m experiments benchmark`"
     with_arithmetic = [row for row in rows if row["name"] == "loss_bound"]
     assert with_arithmetic == [row for row in json.loads(ledger[1]) if row["name"] == "loss_bound"]
 
@@ -87,6 +89,23 @@ def test_only_the_named_profile_is_judged(tmp_path):
         main(["claims", "--records", str(tmp_path), "--output", str(tmp_path), "--profile", "paper"])
     with pytest.raises(SystemExit, match="name the folder of the records"):
         main(["claims", "--records", str(tmp_path / "nowhere"), "--output", str(tmp_path)])
+
+
+def test_another_profile_leaves_the_repository_alone(tmp_path, monkeypatch):
+    """Without --output it is refused; with it, README and results stay as they are, unless --readme names a page."""
+    monkeypatch.setattr(claims, "all_claims", list)
+    monkeypatch.setattr(claims, "HEADLINES", ())
+    monkeypatch.setattr(claims, "README", tmp_path / "README.md")
+    (tmp_path / "README.md").write_text(page := "<!-- headlines:begin -->\nold\n<!-- headlines:end -->\n")
+    write_records([{"run_id": "a", "profile": "paper"}], tmp_path / "records" / "toy.jsonl")
+    paper = ["claims", "--records", str(tmp_path / "records"), "--profile", "paper"]
+    with pytest.raises(SystemExit, match="the ledger in results is that of cpu: name a folder for paper by --output"):
+        main(paper)
+    main([*paper, "--output", str(tmp_path / "paper")])
+    assert (tmp_path / "README.md").read_text() == page
+    assert (tmp_path / "paper" / "claims.md").read_text().startswith("0 claims")
+    main([*paper, "--output", str(tmp_path / "paper"), "--readme", str(tmp_path / "README.md")])
+    assert "old" not in (tmp_path / "README.md").read_text()
 
 
 def test_a_judge_sees_the_records():

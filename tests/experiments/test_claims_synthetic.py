@@ -146,6 +146,27 @@ def test_claims_about_every_plain_world_keep_those_without_a_choice_of_labels(na
     assert found[0].runs == found[1].runs == 16
 
 
+@pytest.mark.parametrize(("kept", "moved", "verdict"), [
+    (0.7, 0.7, "reproduced"),
+    (0.7, 0.0005, "reproduced"),
+    (0.0005, 0.7, "contradicts itself"),
+    (0.0005, 0.0005, "not reproduced"),
+    (1000.0, 1000.0, "not reproduced"),
+])  # fmt: skip
+def test_a_printed_size_counts_where_one_of_the_two_readings_meets_it(kept, moved, verdict):
+    records = [*grid(risk_change=moved), record(**INVARIANT, risk_change=kept)]
+    assert CLAIMS["covariate_shift_is_kept"].judge({"synthetic": records}).verdict == verdict
+
+
+def test_a_claim_about_the_grid_does_not_ask_for_the_published_rows():
+    for name in ("model_change_dominates_when_mild", "shift_term_helps", "mmd_is_more_stable",
+                 "mmd_is_more_conservative"):  # fmt: skip
+        finding = CLAIMS[name].judge({"synthetic": excerpt()})
+        assert finding.verdict == "not run here"
+        assert "published table" not in finding.why
+        assert "pairs" in finding.why
+
+
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
 def test_without_records_nothing_is_claimed(claim):
     assert claim.judge({}).verdict == "not run here"

@@ -5,9 +5,11 @@ from itertools import pairwise
 import pytest
 
 from experiments import claims_active, claims_gate, claims_gate_terms
-from experiments.claims import judged
+from experiments.claims import judged, stored
 from experiments.claims_vision import on_both, on_stand_in
 from experiments.ledger import Finding
+from experiments.records import write_records
+from tests.experiments import test_tables_active, test_tables_gate
 
 CLAIMS = [*claims_active.CLAIMS, *claims_gate.CLAIMS, *claims_gate_terms.CLAIMS]
 
@@ -59,6 +61,27 @@ def test_the_row_of_domainnet_points_to_the_next_one():
     for row, following in pairwise(rows):
         if row["name"].endswith("_on_domainnet"):
             assert following["name"] == row["name"].replace("_on_domainnet", "_on_emoji")
+
+
+@pytest.mark.parametrize("profile", ["cpu", "paper"])
+def test_one_ledger_holds_domainnet_of_profile_paper_and_the_stand_in_of_profile_cpu(profile, tmp_path):
+    made = {
+        "active": test_tables_active.records(seeds=range(4)),
+        "gate": [test_tables_gate.record(seed, error_change=lambda h, k: h) for seed in range(4)],
+    }
+    for name, own in made.items():
+        paper = [{**r, "run_id": f"paper {i}", "profile": "paper", "config": {**r["config"], "data": "domainnet"}}
+                 for i, r in enumerate(own)]  # fmt: skip
+        tried = [{**r, "run_id": f"tried {i}", "profile": "smoke"} for i, r in enumerate(own)]
+        other = [{**r, "run_id": f"other {i}", "profile": "paper"} for i, r in enumerate(own)] * (profile == "cpu")
+        named = [{**r, "run_id": f"cpu {i}", "profile": "cpu"} for i, r in enumerate(own)]
+        write_records([*named, *paper, *tried, *other], tmp_path / f"{name}.jsonl")
+    rows = {row["name"]: row for row in judged(CLAIMS, stored(tmp_path, profile))}
+    for name, row in rows.items():
+        assert row["verdict"] != "not run here", row
+        if name.endswith("_on_domainnet"):
+            twin = rows[name.replace("_on_domainnet", "_on_emoji")]
+            assert (row["measured"], row["runs"], row["verdict"]) == (twin["measured"], twin["runs"], twin["verdict"])
 
 
 def test_a_statement_about_the_stand_in_alone_says_so():

@@ -93,9 +93,25 @@ def test_command_draws_what_it_can_and_names_the_rest(tmp_path, capsys):
         main(["figures", "--records", str(tmp_path), "--profile", "paper", "--only", "tightness"])
 
 
+def test_one_experiment_of_a_profile_is_enough(tmp_path, capsys):
+    write_records(both(), tmp_path / "synthetic.jsonl")
+    write_records([{**isolation(), "profile": "paper"}], tmp_path / "isolation.jsonl")
+    main(["figures", "--records", str(tmp_path), "--profile", "paper", "--output", str(tmp_path / "paper")])
+    assert {path.name for path in (tmp_path / "paper").iterdir()} == {"isolation.pdf", "isolation.png"}
+    assert "tightness is missing: no records of profile 'paper' in synthetic.jsonl" in capsys.readouterr().out
+
+
 def test_every_figure_is_committed_in_both_formats():
     stored = {path.name for path in FIGURES.iterdir()}
     assert stored == {f"{name}.{suffix}" for name in MAKERS for suffix in ("pdf", "png")}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_committed_figures_are_those_of_the_committed_records(name, tmp_path):
+    main(["figures", "--output", str(tmp_path), "--only", name])
+    for suffix in ("pdf", "png"):
+        drawn, stored = (folder / f"{name}.{suffix}" for folder in (tmp_path, FIGURES))
+        assert drawn.read_bytes() == stored.read_bytes(), f"{stored} is stale: run `python -m experiments figures`"
 
 
 def test_case_studies_are_drawn_from_their_records():

@@ -56,9 +56,8 @@ def test_without_samples_the_panel_says_so():
     assert slopes([half]).axes[1].get_title() == "fits to samples: missing"
 
 
-def test_without_a_change_there_is_no_figure():
-    with pytest.raises(ValueError, match="run ridge"):
-        slopes([unmoved()])
+def test_without_a_change_both_panels_are_missing():
+    assert [ax.texts[0].get_text() for ax in slopes([unmoved()]).axes] == ["missing", "missing"]
 
 
 def test_same_records_same_bytes(tmp_path):

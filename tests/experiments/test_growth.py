@@ -44,6 +44,14 @@ def test_the_table_projects_with_the_slope():
     assert rows[1] == ["b", "0.001", "0.002", "too long", "1.00", f"{1e-6 * DOMAINNET:.2g}"]
 
 
+def test_beyond_its_own_limit_an_estimator_is_said_to_subsample():
+    rows = [{"estimator": name, "n": n, "dim": 3, "seconds": 1e-8 * n**2}
+            for name in ("Sinkhorn divergence", "exact W1", "MMD, unbiased") for n in (1000, 2000)]  # fmt: skip
+    made = table(record(rows))
+    assert [row[-1] for row in made.rows] == ["subsampled", "subsampled", f"{1e-8 * DOMAINNET**2:.2g}"]
+    assert "Sinkhorn divergence beyond 50,000, 5 of 10,000; exact W1 beyond 10,000, 5 of 5,000" in made.caption
+
+
 def test_the_slope_of_one_size_is_undefined():
     assert math.isnan(slope([1000], [1.0]))
     assert slope([1000, 2000], [1.0, 8.0]) == pytest.approx(3.0)

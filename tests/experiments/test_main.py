@@ -1,4 +1,4 @@
-"""The command line: help that lists, typos that are answered, tables without torch."""
+"""The command line: help that lists, typos that are answered, tables without training code."""
 
 import subprocess
 import sys

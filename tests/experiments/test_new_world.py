@@ -54,7 +54,7 @@ def test_a_new_file_is_a_new_world(copy):
     assert "2 computed" in run(copy, *sweep).stderr
     assert "2 done before" in run(copy, *sweep).stderr
     run(copy, "collect")
-    run(copy, "tables", "--profile", "smoke")
+    run(copy, "tables", "--profile", "smoke", "--readme", "README.md")
     table = (copy / "results" / "tables" / "rank-power.md").read_text()
     assert "| narrowing | mlp | labels invariant | TRACE-Proxy, OT |" in table
     assert "narrowing" in (copy / "README.md").read_text()

@@ -9,7 +9,9 @@ import sys
 import pytest
 
 from experiments import table_text, tables
-from experiments.records import RECORDS, ROOT, read_records
+from experiments.__main__ import main
+from experiments.records import RECORDS, ROOT, read_records, write_records
+from tests.experiments.synthetic_records import both
 
 RECORD = {
     "profile": "cpu",
@@ -94,6 +96,32 @@ def test_committed_tables_are_those_of_the_committed_records(tmp_path):
     for path in written:
         assert path.read_text() == (tables.TABLES / path.name).read_text()
     assert (tmp_path / "README.md").read_text() == (ROOT / "README.md").read_text()
+
+
+def test_one_experiment_of_a_profile_is_enough(tmp_path, capsys, monkeypatch):
+    """The walk-through of the cluster runs two experiments; the others are named with their file, the README stays."""
+    monkeypatch.setattr(tables, "README", tmp_path / "README.md")
+    (tmp_path / "README.md").write_text(page := "<!-- benchmark:begin -->\nold\n<!-- benchmark:end -->\n")
+    (record,) = read_records(RECORDS / "benchmark.jsonl")
+    write_records([{**record, "profile": "paper"}], tmp_path / "records" / "benchmark.jsonl")
+    write_records(both(), tmp_path / "records" / "synthetic.jsonl")
+    paper = ["tables", "--records", str(tmp_path / "records"), "--profile", "paper"]
+    main([*paper, "--output", str(tmp_path / "tables")])
+    assert {path.name for path in (tmp_path / "tables").glob("*.md")} == {"benchmark.md", "growth.md", "hours.md"}
+    said = capsys.readouterr().out
+    assert "rank-power is missing: no records of profile 'paper' in synthetic.jsonl (there are: cpu)" in said
+    assert "gate-tau is missing" in said
+    assert "gate.jsonl does not exist" in said
+    assert (tmp_path / "README.md").read_text() == page
+    main([*paper, "--output", str(tmp_path / "tables"), "--readme", str(tmp_path / "README.md")])
+    assert "old" not in (tmp_path / "README.md").read_text()
+    monkeypatch.setattr(tables, "TABLES", tmp_path / "default")
+    (tmp_path / "README.md").write_text(page)
+    main(paper)
+    assert (tmp_path / "README.md").read_text() == page
+    assert (tmp_path / "default" / "growth.md").exists()
+    with pytest.raises(SystemExit, match=r"no records of profile 'other' in synthetic.jsonl \(there are: cpu\)"):
+        main([*paper[:-1], "other", "--output", str(tmp_path / "tables")])
 
 
 def test_committed_benchmark_keeps_its_promises():

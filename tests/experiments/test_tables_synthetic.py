@@ -35,6 +35,12 @@ def test_rank_power_has_every_score_beside_the_published_value():
     assert ours[6] == "16"
 
 
+def test_captions_say_how_many_seeds_an_interval_is_over():
+    assert "over 4 seeds, too narrow for so few" in tables_synthetic.glance(both()).caption
+    many = tables_synthetic.rank_power([*grid(seeds=range(12)), *grid("moons_warp", seeds=range(16))]).caption
+    assert "95% percentile interval over 12 or 16 seeds. c_h" in many
+
+
 def test_a_world_of_ones_own_appears():
     table = tables_synthetic.rank_power(grid("mixture_shift"))
     assert {row[0] for row in table.rows} == {"mixture_shift"}
