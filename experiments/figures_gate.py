@@ -8,12 +8,11 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 
 from .figure_style import COLOURS, COLUMN, MARKERS, axes
 from .gate_scores import SCORES, both_kinds, ranked, subsets
+from .published import GATE_TAU
 from .records import Record
 
 SHOWN = ("trace_w", "trace_mmd", "output_distance", "negative_msp_source", "cot", "anchor_disagreement")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
-TAU = 0.13
-"""The paper's threshold."""
 
 
 def scores(records: list[Record]) -> Figure:
@@ -27,7 +26,7 @@ def scores(records: list[Record]) -> Figure:
             filled, hollow = {"color": colour}, {"facecolors": "none", "edgecolors": colour}
             ax.scatter(frame[name][chosen], 100 * frame["error_change"][chosen], s=9, marker=marker, linewidths=0.7,
                        label=kind, **(filled if kind == "plain" else hollow))  # fmt: skip
-        ax.axhline(100 * TAU, color="black", linewidth=0.6, linestyle=":")
+        ax.axhline(100 * GATE_TAU, color="black", linewidth=0.6, linestyle=":")
         ax.set(xlabel=SCORES[name], ylabel=r"$\Delta R$ [p.p. of top-1]")
     figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(kinds))
     return figure
@@ -38,7 +37,7 @@ def curves(records: list[Record]) -> Figure:
     found = subsets(records)
     figure, grid = axes(2, len(found), width=2 * COLUMN, height=2.4, squeeze=False)
     for row, (title, frame) in zip(grid, found, strict=True):
-        tau = TAU if both_kinds(frame, TAU) else float(np.median(frame["error_change"]))
+        tau = GATE_TAU if both_kinds(frame, GATE_TAU) else float(np.median(frame["error_change"]))
         harmful = frame["error_change"] > tau
         for name, colour, line in zip(SHOWN, COLOURS, LINES, strict=False):
             false, true, _ = roc_curve(harmful, frame[name])

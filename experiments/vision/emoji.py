@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trace.tool.split_files import Entry
+
 from ..errors import UserError
 from ..progress import watched
 from ..records import write_atomically
@@ -22,7 +24,7 @@ from .emoji_art import ARTISTS, OPENMOJI, Artist, Drawing, is_blank, picture
 from .emoji_things import CLASSES, Thing, split_up, things_of, together
 from .images import FOLDERS, class_counts, data_home, digest, load_dataset
 from .npm import Package, pack, unpacked
-from .splits import Entry, split_file, write_split
+from .splits import split_file, write_split
 
 NAME = FOLDERS["emoji"]
 DOMAINS = ("real", "painting", "sketch")

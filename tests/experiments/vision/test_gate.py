@@ -67,6 +67,17 @@ def test_controls_are_updates_of_the_same_models():
     assert plain == controls
 
 
+def test_the_studies_share_one_q():
+    """All of them name it Q on the same images, and its defaults leave it unfinished on the stand-in."""
+    shared = ("data", "source", "arch", "source_lr", "source_epochs", "train_share")
+    made = [
+        tuple(getattr(point.config, name) for name in shared)
+        for experiment in ("gate", "active", "anchoring")
+        for point in expand(experiment, ["config=cpu"])
+    ]
+    assert len(set(made)) == 1
+
+
 @pytest.mark.parametrize(("name", "seeds"), [("cpu", 8), ("paper", 4)])
 def test_the_published_number_of_candidates(name, seeds):
     runs = expand("gate", [f"config={name}"])
