@@ -9,9 +9,12 @@ from torch import Generator, Tensor
 from .estimators.draws import TransportEstimate
 from .estimators.kernels import thinned
 from .estimators.mmd import MMDEstimate, mmd
-from .estimators.transport import SelfTransport, sinkhorn_divergence, sinkhorn_floor
+from .estimators.transport import SelfTransport, self_transport, sinkhorn_divergence, sinkhorn_floor
 from .estimators.wasserstein import wasserstein1
 from .settings import Settings
+
+MAX_SAMPLES = 50_000
+"""Beyond this size of either sample the Sinkhorn divergence is that of subsamples."""
 
 _DECISIVE = ("distance", "epsilon", "num_iters", "kernel", "bandwidth", "mmd_samples")
 
@@ -47,6 +50,7 @@ def measure_shift(
     *,
     source_self: SelfTransport | None = None,
     target_self: SelfTransport | None = None,
+    floors: bool = True,
     generator: Generator | None = None,
 ) -> Shift:
     """Transport distance, its same-distribution floors, and MMD between features ``[n, k]`` and ``[m, k]``.
@@ -54,6 +58,7 @@ def measure_shift(
     Args:
         settings: distance, epsilon, kernel and bandwidth; the defaults if absent.
         source_self, target_self: `self_transport` of either sample's features, where many others are compared with it.
+        floors: False leaves them out, where an earlier call has measured them on these samples.
         generator: for the floors, and for the subsampling of very large samples.
     """
     s = settings or Settings()
@@ -61,15 +66,26 @@ def measure_shift(
     if s.distance == "sinkhorn":
         transport = sinkhorn_divergence(
             source, target, epsilon=s.epsilon, num_iters=s.num_iters, x_self=source_self, y_self=target_self,
-            generator=generator,
+            max_samples=MAX_SAMPLES, generator=generator,
         )  # fmt: skip
-        if generator is not None:
+        if floors and generator is not None:
             floor, target_floor = (_floor(features, s, generator) for features in (source, target))
     else:
         transport = wasserstein1(source, target, generator=generator)
     few, few_new = (thinned(features, s.mmd_samples) for features in (source, target))
     discrepancy = mmd(few, few_new, kernel=s.kernel, bandwidth=s.bandwidth)
     return Shift(transport, discrepancy, floor, source.shape[1], (len(source), len(target)), s, target_floor)
+
+
+def shared_self(features: Tensor, settings: Settings) -> SelfTransport | None:
+    """``OT_eps(u, u)`` of a sample ``[n, k]`` that many others are compared with, for `measure_shift`.
+
+    None where there is none to share: beyond `MAX_SAMPLES` each comparison draws its own subsamples, and W1 has no self
+    term.
+    """
+    if settings.distance != "sinkhorn" or len(features) > MAX_SAMPLES:
+        return None
+    return self_transport(features, epsilon=settings.epsilon, num_iters=settings.num_iters)
 
 
 def _floor(features: Tensor, s: Settings, generator: Generator) -> TransportEstimate | None:

@@ -2,11 +2,13 @@
 
 import pytest
 
+from experiments import active
 from experiments.active import Config, choose, run
 from experiments.config import expand
 from experiments.errors import UserError
 from experiments.vision.study import Study
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
+from trace import shift
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
 """Of a handful of images; the record says so in `rkhs_at_edge`."""
@@ -41,6 +43,17 @@ def test_a_policy_labels_new_rows_in_every_round(tree, policy):
                  "anchor_error_before", "target_error"):  # fmt: skip
         assert len(metrics["columns"][name]) == 2
     assert metrics["columns"]["batch_transport"][0] == pytest.approx(metrics["columns"]["transport"][0], rel=1e-4)
+
+
+def test_what_no_round_changes_is_solved_once_a_run(tree, monkeypatch):
+    """The floor of the source, and its transport to itself."""
+    solved = []
+    for module, name in ((active, "sinkhorn_floor"), (shift, "sinkhorn_floor"), (shift, "self_transport")):
+        inner = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, n=name, f=inner, **k: solved.append(n) or f(*a, **k))
+    metrics = run(Config(**tree), Silent())
+    assert solved == ["sinkhorn_floor", "self_transport"]
+    assert len(set(metrics["columns"]["floor"])) == 1
 
 
 def test_policies_choose_differently(tree):
