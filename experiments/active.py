@@ -27,6 +27,7 @@ from .errors import UserError
 from .execute import Context
 from .pairs import LOSS, SETTINGS, columns, remainders, row
 from .seeds import seeded
+from .vision.batches import Rows
 from .vision.finetune import TrainSpec, train
 from .vision.models import Classifier
 from .vision.study import Domain, Study, VisionConfig, error, sample
@@ -88,7 +89,7 @@ def _check_pool(config: Config, size: int) -> None:
 
 
 def choose(
-    config: Config, source: Domain, pool: Tensor, labelled: Tensor, number: int, means: KernelMeans | None
+    config: Config, source: Domain[Rows], pool: Tensor, labelled: Tensor, number: int, means: KernelMeans | None
 ) -> Tensor:
     """The next batch of pool rows; ``means`` are the kernels of the whole pool with the source, for mmdmin."""
     generator = seeded("choose", config.policy, config.seed, number)
@@ -109,7 +110,7 @@ class Anchor(NamedTuple):
     """Sinkhorn divergence between halves of it."""
 
     @classmethod
-    def of(cls, config: Config, source: Domain) -> Anchor:
+    def of(cls, config: Config, source: Domain[Rows]) -> Anchor:
         x = source.train.x.float()
         half = sinkhorn_floor(
             x, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters, num_splits=1,
@@ -129,7 +130,7 @@ class Distances(NamedTuple):
     """As many held-out images of the source as there are labels: what no shift looks like at this size."""
 
 
-def _distances(config: Config, anchor: Anchor, source: Domain, labelled: Tensor, batch: Tensor) -> Distances:
+def _distances(config: Config, anchor: Anchor, source: Domain[Rows], labelled: Tensor, batch: Tensor) -> Distances:
     order = torch.randperm(len(source.test), generator=seeded("held out", config.seed))
     rows = {"labelled": labelled, "batch": batch, "held_out": source.test.x[order[: len(labelled)]]}
     return Distances(**{
@@ -142,7 +143,7 @@ def _distances(config: Config, anchor: Anchor, source: Domain, labelled: Tensor,
 
 
 def _round(
-    config: Config, q: Classifier, source: Domain, target: Domain, labelled: Tensor, distances: Distances
+    config: Config, q: Classifier, source: Domain[Rows], target: Domain[Rows], labelled: Tensor, distances: Distances
 ) -> dict[str, float]:
     """Re-train Q~ from Q on all labels so far, and measure."""
     spec = TrainSpec(lr=config.lr, epochs=config.epochs, patience=config.patience)

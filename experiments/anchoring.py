@@ -27,6 +27,7 @@ from .cells import ModelSpec, draw_source, draw_target, fit_sources, labels, see
 from .errors import UserError
 from .execute import Context
 from .pairs import LOSS, Row, columns
+from .vision.batches import Rows
 from .vision.study import Domain, Study, VisionConfig
 
 ERROR = ZeroOne()
@@ -100,7 +101,7 @@ def _images(config: Config) -> Case:
     return Case(old, _parts(source, config.device), _parts(target, config.device), config.recipes["images"])
 
 
-def _parts(domain: Domain, device: str) -> Parts:
+def _parts(domain: Domain[Rows], device: str) -> Parts:
     return Parts(*(Sample(rows.x.float().to(device), rows.y.to(device)) for rows in domain))
 
 

@@ -6,6 +6,7 @@ and rates come from the stored benchmark record.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -71,10 +72,10 @@ def hours(records: list[Record]) -> Table:
     caption = (
         "Hours of the paper profile (DomainNet, ResNet-50), one run after the other: a projection, nobody has run it. "
         f"Hours = max(FLOPs / FLOP/s, images / ({rates.readers} readers x images/s of a core), steps x "
-        f"{STEP_SECONDS:g} s, bytes of maps / {DISK / 1e9:g} GB/s); FLOPs of the network by torch's counter, of the rest "
-        f"by formula. `here`: with the rates of the stored benchmark, on {rates.cores} cores. GPU columns: sustained "
-        "FLOP/s; what runs on the CPU runs there in one thread, at the rate of one core here. A cluster divides the "
-        "runs of both studies among its nodes. Not counted: the terms of the diagnostic besides distances."
+        f"{STEP_SECONDS:g} s, bytes of maps / {DISK / 1e9:g} GB/s); FLOPs of the network by torch's counter, of the "
+        f"rest by formula. `here`: with the rates of the stored benchmark, on {rates.cores} cores. GPU columns: "
+        "sustained FLOP/s; what runs on the CPU runs there in one thread, at the rate of one core here. A cluster "
+        "divides the runs of both studies among its nodes. Not counted: the terms of the diagnostic besides distances."
     )
     header = ["stage", "runs on", "FLOPs", "images read", "written [GB]", "maps read [GB]", "here [h]",
               *(f"{gpu / 1e12:.0f} TFLOP/s [h]" for gpu in GPUS)]  # fmt: skip
@@ -184,22 +185,27 @@ def _active(active: dict[str, Any], runs: int, n: float) -> Iterator[Stage]:
 
 def _gate(candidates: list[Record], seeds: int, n: float, rates: Rates) -> Iterator[Stage]:
     sketch = KEPT * EXPECTED["sketch", "train"]
-    passes: dict[str, float] = {"head": 0.0, "block": 0.0}
+    passes, numbers = dict.fromkeys(("head", "block", "full"), 0.0), Counter[str]()
     for candidate in candidates:
+        numbers[candidate.get("depth", "head")] += 1
         passes[candidate.get("depth", "head")] += candidate["epochs"] * candidate.get("label_fraction", 1.0)
-    heads, blocks = (seeds * sketch * count for count in passes.values())
+    heads, blocks, fulls = (seeds * sketch * count for count in passes.values())
     step = rates.flops_an_image(BLOCK)
     yield Stage(f"gate: heads, {seeds} runs", heads * HEAD, BLOCK, rows=heads)
     yield Stage(f"gate: blocks, {seeds} runs", blocks * step, BLOCK, rows=blocks, read=blocks * MAP_GB)
-    seen = seeds * _seen(sum(candidate.get("depth") == "block" for candidate in candidates))
+    seen = seeds * _seen(numbers["block"])
     yield Stage(f"gate: blocks over five splits, {seeds} runs", seen * step / 3, BLOCK, rows=seen, read=seen * MAP_GB)
+    if fulls:
+        seen = seeds * _seen(numbers["full"])
+        work = fulls * rates.flops_an_image(FULL) + seen * rates.flops_an_image(FORWARD)
+        yield Stage(f"gate: full networks, {seeds} runs", work, FULL, fulls + seen)
     yield Stage(f"gate: MMD, {seeds} times", seeds * mmd_flops(n, sketch), MMD, gpu=False)
     yield Stage(f"gate: Sinkhorn, {seeds} times", seeds * sinkhorn_flops(3 + 3), SINKHORN, gpu=False)
     yield Stage("not in it: full networks for the blocks", blocks * rates.flops_an_image(FULL), FULL, blocks)
 
 
 def _seen(blocks: int) -> float:
-    """Maps that pass the last block to be measured: all of both domains by Q, all but the source's training by others.
+    """Images that pass what lies below the head to be measured: all by Q, all but the source's training by others.
 
     A forward pass is a third of a step. Heads see features in memory.
     """

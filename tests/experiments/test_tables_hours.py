@@ -7,7 +7,7 @@ import pytest
 
 from experiments.config import expand
 from experiments.table_text import MISSING
-from experiments.tables_hours import DIM, Rates, Stage, hours, mmd_flops, mmdmin_flops, sinkhorn_flops, stages
+from experiments.tables_hours import DIM, Rates, Stage, _gate, hours, mmd_flops, mmdmin_flops, sinkhorn_flops, stages
 
 SIZES = {"n_source": 1000, "n_pool": 400, "count_selected": 50, "n_images": 10, "n_steps": 4}
 CASES = {
@@ -82,6 +82,13 @@ def test_counts_follow_the_profile():
     epochs = 15 * c.source_epochs + 4 * gate.config.source_epochs
     assert found["source head, 19 runs"].rows == pytest.approx(epochs * 0.85 * 120_906)
     assert found["active: training, 15 runs"].rows == 15 * c.epochs * sum(c.batch * k for k in range(1, c.rounds + 1))
+
+
+def test_full_networks_are_counted_where_a_profile_lists_them():
+    listed = [{"name": "full", "depth": "full", "epochs": 2, "label_fraction": 0.5}]
+    (found,) = [stage for stage in _gate(listed, 4, 1000, Rates(record())) if stage.name.startswith("gate: full")]
+    everything, training = 120_906 + 52_041 + 48_212 + 20_916, 0.85 * 120_906
+    assert found.images == pytest.approx(4 * (0.85 * 48_212 + everything + everything - training))
 
 
 def test_the_projection_loads_nothing_that_downloads_or_trains():
