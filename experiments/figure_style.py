@@ -11,6 +11,8 @@ from cycler import cycler
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from .records import replacing
 
@@ -44,6 +46,15 @@ def axes(
 ) -> tuple[Figure, Any]:
     """A figure ``width`` inches wide with a grid of axes, each row ``height`` inches high."""
     return plt.subplots(rows, columns, figsize=(width, height * rows), layout="constrained", **options)
+
+
+def note(label: str, **line: Any) -> Line2D | Patch:
+    """A legend entry for what has none of its own: a grey band, or with ``line`` a line of that look."""
+    return Line2D([], [], label=label, **line) if line else Patch(color="0.5", alpha=0.25, linewidth=0, label=label)
+
+
+DOTTED: dict[str, Any] = {"color": "black", "linewidth": 0.6, "linestyle": ":"}
+"""A line to compare with."""
 
 
 def save(figure: Figure, name: str, folder: Path) -> None:

@@ -113,3 +113,16 @@ def test_two_settings_of_one_run_are_refused():
     swept[1]["config"]["n"] = 9
     with pytest.raises(UserError, match=r"study moons_warp, severity 1, seed 0, which differ in n: None and 9\."):
         anchoring_frame(swept)
+
+
+def test_where_q_is_far_off_the_figure_shows_what_is_near_the_plain_fine_tune():
+    near, far = [record("moons_warp", seed) for seed in range(2)], [record("images", seed) for seed in range(2)]
+    for page in near:
+        page["metrics"]["columns"]["target_error_before"] = [0.2] * len(page["metrics"]["methods"])
+    figure = figure_of(near + far)
+    whole, cut = figure.axes[0], figure.axes[2]
+    assert whole.get_xlim()[1] > 20
+    assert not whole.texts
+    assert cut.get_xlim()[1] == pytest.approx(10.05 + 10, abs=0.1)
+    assert "Q is outside, at 50%" in cut.texts[0].get_text()
+    plt.close(figure)
