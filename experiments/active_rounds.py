@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trace.bootstrap import BootstrapInterval, bootstrap, clustered_bootstrap
+from trace.bootstrap import BootstrapInterval, clustered_bootstrap
 from trace.metrics import Metric, spearman
 
-from .frame import Frame, active_frame, groups, where
+from .frame import Frame, active_frame, groups, mean_interval, where
 from .records import Record
 
 POLICIES = ("w1min", "mmdmin", "random")
@@ -79,10 +79,6 @@ def growth(frame: Frame, policy: str, column: str, *, since: int = 0) -> Bootstr
 def contrast(frame: Frame, policy: str, other: str, column: str) -> BootstrapInterval:
     """Mean over seeds and rounds of ``policy`` minus ``other``; the seeds are the same samples of images."""
     return mean_interval((curve(frame, policy, column) - curve(frame, other, column)).mean(axis=1))
-
-
-def mean_interval(values: NDArray[np.float64]) -> BootstrapInterval:
-    return bootstrap(np.mean, values, generator=np.random.default_rng(0), num_resamples=4 * RESAMPLES)
 
 
 def ranked_means(frame: Frame, score: str, target: str = "points") -> BootstrapInterval:

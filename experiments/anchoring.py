@@ -28,6 +28,7 @@ from .errors import UserError
 from .execute import Context
 from .pairs import LOSS, Row, columns
 from .seeds import seeded
+from .vision.batches import Rows
 from .vision.study import Domain, Study, VisionConfig
 
 ERROR = ZeroOne()
@@ -57,7 +58,7 @@ class Config(VisionConfig):
     recipes: dict[str, Recipe] = field(
         default_factory=lambda: {"moons_warp": Recipe(), "images": Recipe("sgd", 0.01, 20, 32, 0.0)}
     )
-    """How each study fine-tunes; on images it is `plain-3` of the gate's controls."""
+    """How each study fine-tunes; on images it is `plain-2` of the gate's controls."""
     strengths: dict[str, list[float]] = field(default_factory=_strengths)
     """Weights of the penalties, of rehearsal and of distillation; shares of the trivial ways of moving less."""
 
@@ -97,11 +98,11 @@ def _moons(config: Config) -> Case:
 def _images(config: Config) -> Case:
     study = Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
-    old = study.source_model(source)
+    old = study.source_model(source).to(config.device)
     return Case(old, _parts(source, config.device), _parts(target, config.device), config.recipes["images"])
 
 
-def _parts(domain: Domain, device: str) -> Parts:
+def _parts(domain: Domain[Rows], device: str) -> Parts:
     return Parts(*(Sample(rows.x.float().to(device), rows.y.to(device)) for rows in domain))
 
 
@@ -127,6 +128,7 @@ def _measured(case: Case, old: _Seen, new: _Seen) -> Row:
     return {
         "risk_change": _mean(LOSS, new.anchor, y) - _mean(LOSS, old.anchor, y),
         "error_change": _mean(ERROR, new.anchor, y) - _mean(ERROR, old.anchor, y),
+        "anchor_error_before": _mean(ERROR, old.anchor, y),
         "target_error_before": _mean(ERROR, old.target_test, labels(case.target.test)),
         "target_error": _mean(ERROR, new.target_test, labels(case.target.test)),
         "target_val_error": _mean(ERROR, new.target_val, labels(case.target.val)),

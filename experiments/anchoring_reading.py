@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trace.bootstrap import BootstrapInterval, bootstrap
+from trace.bootstrap import BootstrapInterval
 
-from .frame import Frame, groups, stacked, where
+from .frame import Frame, groups, mean_interval, stacked, where
 from .records import Record
+from .repeats import one_setting
 
 TOLERANCE = 0.01
 """How far above the plain fine-tune's an error on the target still counts as equal."""
@@ -42,8 +42,12 @@ TRIVIAL = ("early_stop", "small_steps", "interpolation")
 
 
 def anchoring_frame(records: Iterable[Record]) -> Frame:
-    """All updates of the `anchoring` records; ``restraint`` is 0 for plain and grows as a method moves less."""
-    parts = []
+    """All updates of the `anchoring` records; ``restraint`` is 0 for plain and grows as a method moves less.
+
+    Raises:
+        UserError: where a study and seed was run at two settings.
+    """
+    parts, runs = [], []
     for record in records:
         c, metrics = record["config"], record["metrics"]
         part: Frame = {name: np.asarray(values, dtype=float) for name, values in metrics["columns"].items()}
@@ -53,6 +57,7 @@ def anchoring_frame(records: Iterable[Record]) -> Frame:
             if c["study"] == "moons_warp"
             else f"{c['data']}, {c['source']} to {c['target']}"
         )
+        runs.append(({"study": title, "seed": c["seed"]}, c))
         shares = np.array([METHODS[name].share for name in metrics["methods"]])
         part |= {
             "method": np.array(metrics["methods"]),
@@ -63,6 +68,7 @@ def anchoring_frame(records: Iterable[Record]) -> Frame:
             "abs_error_change": np.abs(part["error_change"]),
         }
         parts.append(part)
+    one_setting("anchoring", runs)
     return stacked(parts)
 
 
@@ -91,11 +97,6 @@ def at_equal_accuracy(part: Frame, method: str) -> Frame:
         best = int(np.argmax(np.where(open_to, own["restraint"], -np.inf)))
         chosen.append({name: column[best : best + 1] for name, column in own.items()})
     return stacked(chosen)
-
-
-def mean_interval(values: NDArray[np.float64]) -> BootstrapInterval:
-    """The mean over seeds with a 95% bootstrap interval."""
-    return bootstrap(lambda column: float(np.mean(column)), values, generator=np.random.default_rng(0))
 
 
 def difference(part: Frame, method: str, other: str, column: str) -> BootstrapInterval:

@@ -83,11 +83,13 @@ def updates(
     unknown = [name for name in strengths if name not in (*WEIGHTED, *SHARED)]
     if unknown:
         raise UserError(f"there is no method {unknown[0]!r}: take some of {', '.join((*WEIGHTED, *SHARED))}")
-    stops = {max(1, round(share * case.recipe.epochs)): share for share in strengths.get("early_stop", [])}
+    stops: dict[int, list[float]] = {}
+    for share in strengths.get("early_stop", []):
+        stops.setdefault(max(1, round(share * case.recipe.epochs)), []).append(share)
     plain = case.old
     for epoch, plain in enumerate(fine_tune(case, case.recipe, generator=order()), start=1):
-        if epoch in stops:
-            yield Update("early_stop", stops[epoch], copy.deepcopy(plain))
+        for share in stops.get(epoch, []):
+            yield Update("early_stop", share, copy.deepcopy(plain))
     yield Update("plain", 1.0, plain)
     for share in strengths.get("interpolation", []):
         yield Update("interpolation", share, interpolated(case.old, plain, share))

@@ -14,13 +14,11 @@ from .claims_vision import Rule, on_both, on_stand_in
 from .frame import Frame, groups, size
 from .gate_scores import SCORES, alarm, area, both_kinds, harmful, lead, ranked, resolvable, subsets
 from .ledger import Finding, Verdict, graded, unfinished
-from .published import GATE, GATE_RHO
+from .published import GATE, GATE_RHO, GATE_TAU
 from .records import Record
 from .tables_synthetic import interval
 
 LABEL = "app:domainnet-gate"
-KEY = 0.13
-"""The paper's threshold."""
 NEAR = 0.02
 """How far below the printed number a rank correlation or an area still counts as met."""
 
@@ -102,21 +100,21 @@ def separates(tau: float) -> Rule:
 @rule
 def harmful_share(updates: Updates) -> Finding:
     frame = updates.plain
-    found = two_way_bootstrap(np.mean, frame["seed"], frame["name"], 100.0 * harmful(frame, KEY),
+    found = two_way_bootstrap(np.mean, frame["seed"], frame["name"], 100.0 * harmful(frame, GATE_TAU),
                               generator=np.random.default_rng(0))  # fmt: skip
     verdict = graded(found.estimate > 50, found.upper > 50)
     why = "The share is that of the step sizes one tries, which were spaced beforehand: it says nothing about a score."
-    return Finding(f"{shown(found, '{:.0f}')}% above {KEY}", size(frame), verdict, why)
+    return Finding(f"{shown(found, '{:.0f}')}% above {GATE_TAU}", size(frame), verdict, why)
 
 
 @rule
 def reliable_without_labels(updates: Updates) -> Finding:
     """Also where the target does not show the harm, or shows one that is none."""
-    if not both_kinds(updates.plain, KEY):
+    if not both_kinds(updates.plain, GATE_TAU):
         return Finding("one kind of update only", size(updates.plain), "not run here", "An area needs both kinds.")
-    plain, everything = (area(frame, "trace_w", KEY) for frame in updates)
-    anchor = area(updates.everything, "anchor_disagreement", KEY)
-    measured = f"AUROC at {KEY} {shown(plain)} on fine-tunes"
+    plain, everything = (area(frame, "trace_w", GATE_TAU) for frame in updates)
+    anchor = area(updates.everything, "anchor_disagreement", GATE_TAU)
+    measured = f"AUROC at {GATE_TAU} {shown(plain)} on fine-tunes"
     verdict: Verdict = graded(plain.lower > 0.9, plain.lower > 0.5)
     why = "It needs labels of the target's held-out split for the gradient quantile, none of the anchor."
     if updates.controlled:

@@ -60,6 +60,15 @@ def main(arguments: argparse.Namespace) -> None:
         raise UserError(f"{arguments.name} is not whole ({len(problems)} problems above): fetch what is missing again")
 
 
+def as_own(folder: Path, domains: tuple[str, ...]) -> str:
+    """How an experiment names a folder that is none of the known data sets."""
+    page = f"name: {folder.name}\nroot: {folder.resolve()}\ndomains: [{', '.join(domains)}]"
+    return (
+        f"`data=emoji` is another one: write these lines to configs/data/{folder.name}.yaml and pass\n"
+        f"data={folder.name} source={domains[0]} target={domains[-1]}\n\n{page}\n"
+    )
+
+
 def look(
     name: str, root: Path | None, domains: Domains, *, images: bool = False, download: bool = False
 ) -> list[SplitReport]:
@@ -67,7 +76,10 @@ def look(
     if name == "emoji":
         folder = emoji.ensure(root, domains=domains)
         print(f"{name} is in {folder}")
-        return check(load_dataset(name, root=folder), images=images)
+        found = load_dataset(name, root=folder)
+        if folder != emoji.folder_of():
+            print(as_own(folder, found.domains))
+        return check(found, images=images)
     if name == "domainnet":
         folder = root or data_home() / FOLDERS[name]
         if download:

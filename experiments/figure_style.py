@@ -12,6 +12,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from .records import replacing
 
@@ -50,6 +52,15 @@ def axes(
 def missing(ax: Axes) -> None:
     """Say in a panel that there are no records for it."""
     ax.text(0.5, 0.5, "missing", ha="center", transform=ax.transAxes)
+
+
+def note(label: str, **line: Any) -> Line2D | Patch:
+    """A legend entry for what has none of its own: a grey band, or with ``line`` a line of that look."""
+    return Line2D([], [], label=label, **line) if line else Patch(color="0.5", alpha=0.25, linewidth=0, label=label)
+
+
+DOTTED: dict[str, Any] = {"color": "black", "linewidth": 0.6, "linestyle": ":"}
+"""A line to compare with."""
 
 
 def save(figure: Figure, name: str, folder: Path) -> None:

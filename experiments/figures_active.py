@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .active_rounds import completed
-from .figure_style import COLOURS, COLUMN, MARKERS, axes
+from .figure_style import COLOURS, COLUMN, DOTTED, MARKERS, axes, note
 from .frame import active_frame, groups, where
 from .records import Record
 
 SHOWN = {
-    "distance": ("OT distance to the source", 1.0),
+    "distance": ("Sinkhorn divergence\n(squared cost) to the source", 1.0),
     "mmd": ("MMD to the source", 1.0),
     "output_distance": ("output discrepancy [logits]", 1.0),
     "error_change": (r"$\Delta R$ [p.p. of top-1 error]", 100.0),
@@ -40,10 +40,11 @@ def rounds(records: list[Record]) -> Figure:
         if f"held_out_{name}" in frame:
             labeled = sorted(set(frame["labeled"].tolist()))
             floor = [where(frame, labeled=count)[f"held_out_{name}"].mean() for count in labeled]
-            ax.plot(labeled, floor, color="black", linestyle="--", linewidth=0.8, label="held-out source")
+            ax.plot(labeled, floor, "--", color="black", linewidth=0.8, label="as many held-out images of the source")
         ax.set(xlabel="labels", ylabel=label)
         if "change" in name:
-            ax.axhline(0, color="black", linewidth=0.6, linestyle=":")
-    handles, labels = grid.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+            ax.axhline(0, **DOTTED)
+    handles = grid.flat[0].get_legend_handles_labels()[0]
+    handles += [note("one standard deviation over seeds"), note("no change", **DOTTED)]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)
     return figure

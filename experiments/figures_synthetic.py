@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from trace.metrics import spearman
 
-from .figure_style import COLOURS, COLUMN, MARKERS, axes, missing
+from .figure_style import COLOURS, COLUMN, DOTTED, MARKERS, axes, missing, note
 from .frame import Frame, evaluated, groups, isolation_frame, size, synthetic_frame, where
 from .records import Record
 from .tables_synthetic import covers
@@ -47,12 +47,21 @@ def score_scatter(records: list[Record]) -> Figure:
             linewidths=0, rasterized=True, vmin=0, vmax=2,
         )  # fmt: skip
         ax.set(xscale="log", yscale="log", title=f"{title}, " + rf"$\rho$ = {_proxy_rho(frame):.2f}")
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        _ticks_of_few_decades(ax)
         ax.set_xlabel("TRACE-Proxy, OT [logits]")
         ax.set_ylabel(TRUE)
         if ax is grid[len(panels) - 1]:
             figure.colorbar(dots, ax=grid, label="severity", fraction=0.04)
     return figure
+
+
+def _ticks_of_few_decades(ax: Axes) -> None:
+    """Numbers between powers of ten, where an axis has hardly one of those."""
+    low, high = ax.get_xlim()
+    if math.log10(high / low) < 1.5:
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _proxy_rho(frame: Frame) -> float:
@@ -84,7 +93,9 @@ def _stacked(records: list[Record], *, share: bool) -> Figure:
         ax.set_ylabel("share of the bound [%]" if share else "mean term [nats]")
         ax.margins(y=0)
     if panels:
-        grid[0].legend(loc="center right" if share else "upper left", frameon=share, facecolor="white", framealpha=0.8)
+        handles, labels = grid[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels),
+                      title="means over all pairs; labels travel with their inputs")  # fmt: skip
     return figure
 
 
@@ -99,10 +110,11 @@ def tightness(records: list[Record]) -> Figure:
             severity, quantiles = _ratio_quantiles(frame, name)
             ax.plot(severity, quantiles[1], color=colour, marker=marker, markersize=2.5, linewidth=1, label=label)
             ax.fill_between(severity, quantiles[0], quantiles[2], color=colour, alpha=0.15, linewidth=0)
-        ax.axhline(1, color="black", linewidth=0.8, linestyle=":")
+        ax.axhline(1, **DOTTED)
         ax.set(title=title, yscale="log", xlabel="severity", ylabel=r"bound / $|\Delta R|$")
     if panels:
-        grid[0].legend(loc="upper right")
+        handles = [*grid[0].get_legend_handles_labels()[0], note("middle 80% of pairs"), note("no slack", **DOTTED)]
+        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
     return figure
 
 

@@ -30,11 +30,13 @@ def worlds(records: list[Record]) -> Figure:
     figure, grid = axes(*shape, width=2 * COLUMN, height=height, squeeze=False, sharex="row", sharey="row",
                         height_ratios=ratios)  # fmt: skip
     for row, (title, portraits) in zip(grid, sorted(drawn.items()), strict=False):
-        row[0].set_ylabel(title)
+        row[0].set_ylabel(f"{title}\n$x_2$", fontsize=6.5)
         for ax, severity in zip(row, severities, strict=True):
             _draw(ax, portraits.get(str(severity)))
     for ax, severity in zip(grid[0], severities, strict=False):
         ax.set_title(f"severity {severity:g}")
+    for ax in grid[-1]:
+        ax.set_xlabel("$x_1$")
     figure.legend(handles=_legend(), loc="outside lower center", ncols=5)
     return figure
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trace.bootstrap import BootstrapInterval, bootstrap
 from trace.scores import Candidate, calibrate_c_h
 
 from .records import Record
+from .repeats import gate_settings, one_setting
 
 Frame = dict[str, NDArray[Any]]
 """Columns of equal length, one entry per pair."""
@@ -53,11 +55,17 @@ def isolation_frame(records: Iterable[Record]) -> Frame:
 
 
 def active_frame(records: Iterable[Record]) -> Frame:
-    """All rounds of the `active` records, with the proxies of each policy's own development rounds."""
-    parts = []
+    """All rounds of the `active` records, with the proxies of each policy's own development rounds.
+
+    Raises:
+        UserError: where a policy and seed was run at two settings.
+    """
+    parts, runs = [], []
     for record in records:
         about = {name: record["config"][name] for name in ("data", "policy", "seed", "development")}
+        runs.append((about, record["config"]))
         parts.append(_part(about, {"columns": record["metrics"]["columns"], "remainders": {}}))
+    one_setting("active", runs)
     frame = stacked(parts)
     scored = []
     for data, policy in groups(frame, "data", "policy"):
@@ -67,14 +75,25 @@ def active_frame(records: Iterable[Record]) -> Frame:
     return stacked(scored)
 
 
-def gate_frame(records: Iterable[Record]) -> Frame:
-    """All candidates of the `gate` records with their ``kind``: plain, or that of the control; MSP in both signs."""
+def gate_frame(records: Sequence[Record]) -> Frame:
+    """All candidates of the `gate` records with their ``kind``; MSP in both signs.
+
+    The kind is plain, that of the control, or reference: a plain fine-tune that was run beside controls to compare
+    them with, where other records of the data set hold the fine-tunes that are gated.
+
+    Raises:
+        UserError: where a data set and seed has two Qs, or two candidates of one name.
+    """
+    gate_settings(records)
+    gated = {record["config"]["data"] for record in records if not _controlled(record)}
     parts = []
     for record in records:
         config, metrics = record["config"], record["metrics"]
         part = _part({"data": config["data"], "seed": config["seed"]}, {**metrics, "remainders": {}})
         part["name"] = np.array(metrics["names"])
-        part["kind"] = np.array([kind(candidate) for candidate in config["candidates"]])
+        part["kind"] = np.array([kind(candidate) for candidate in config["candidates"]], dtype="U20")
+        if config["data"] in gated and _controlled(record):
+            part["kind"][part["kind"] == "plain"] = "reference"
         parts.append(part | {f"msp_{domain}": -part[f"negative_msp_{domain}"] for domain in ("source", "target")})
     return stacked(parts)
 
@@ -82,6 +101,10 @@ def gate_frame(records: Iterable[Record]) -> Frame:
 def kind(candidate: dict[str, Any]) -> str:
     """What a gate candidate is."""
     return next((name for key, name in CONTROLS.items() if candidate[key]), "plain")
+
+
+def _controlled(record: Record) -> bool:
+    return any(kind(candidate) != "plain" for candidate in record["config"]["candidates"])
 
 
 def variant(config: dict[str, Any]) -> str:
@@ -163,6 +186,11 @@ def groups(frame: Frame, *names: str) -> list[tuple[Any, ...]]:
     if not frame:
         return []
     return list(dict.fromkeys(zip(*(frame[name].tolist() for name in names), strict=True)))
+
+
+def mean_interval(values: NDArray[np.float64]) -> BootstrapInterval:
+    """The mean over seeds with a 95% bootstrap interval."""
+    return bootstrap(np.mean, values, generator=np.random.default_rng(0))
 
 
 def evaluated(frame: Frame) -> Frame:

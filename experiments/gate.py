@@ -11,7 +11,7 @@ One run is a seed with all candidates of `configs/gate/VARIANT.yaml`. Makes the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +23,11 @@ from .errors import UserError
 from .execute import Context
 from .pairs import LOSS, SETTINGS, columns, remainders, row
 from .seeds import seeded
-from .vision.batches import Rows
+from .vision.batches import Data
 from .vision.controls import blind_harm, constant_logit
 from .vision.finetune import TrainSpec, train
-from .vision.models import Classifier, at_depth
+from .vision.models import Classifier, Depth, at_depth
+from .vision.resume import Keeper, Progress
 from .vision.study import Domain, Study, VisionConfig, error
 from .vision.views import View, beside, features_of, heads, view
 
@@ -37,7 +38,7 @@ class Candidate:
 
     name: str = ""
     depth: str = "head"
-    """head, or block: what is trained on cached features or maps."""
+    """head or block, trained on cached features or maps; or full, the whole network on augmented images."""
     lr: float = 3e-4
     epochs: int = 5
     weight_decay: float = 0.0
@@ -62,12 +63,12 @@ class Config(VisionConfig):
     """The updates; a YAML file lists them."""
 
 
-class Stage(NamedTuple):
+class Stage(NamedTuple, Generic[Data]):
     """Q and both domains at one depth, with what Q's head sees of them."""
 
     q: Classifier
-    source: Domain
-    target: Domain
+    source: Domain[Data]
+    target: Domain[Data]
     source_view: View
     target_view: View
 
@@ -75,47 +76,56 @@ class Stage(NamedTuple):
 def run(config: Config, context: Context) -> dict[str, Any]:
     if not config.candidates:
         raise UserError("there are no candidates: name a variant that lists them, such as config=cpu")
-    deep = sorted({c.depth for c in config.candidates} - {"head", "block"})
-    if deep:
-        raise UserError(f"depth {deep[0]!r} of a candidate is unknown to the gate: take head or block")
-    study = Study.of(config)
+    for candidate in config.candidates:
+        candidate.spec()  # refuses before anything is trained
+    progress, study = Progress(context), Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
-    q = study.source_model(source)
+    q = study.source_model(source, progress.of("source model"))
     shift = measure_shift(
         source.train.x.float(), target.train.x.float(), SETTINGS, generator=seeded("gate", config.seed)
     )
-    stages = {"head": _stage(q, source, target, config.device)}
-    rows = []
+    stages: dict[str, Stage[Any]] = {"head": _stage(q, source, target, config.device)}
     for number, candidate in enumerate(config.candidates):
-        if candidate.depth == "block" and "block" not in stages:
-            maps = study.domain(config.source, "maps"), study.domain(config.target, "maps")
-            stages["block"] = _stage(at_depth(q, "block", study.backbone), *maps, config.device)
-        rows.append(_measured(candidate, config, study, stages[candidate.depth], shift))
-        context.log(number, risk_change=rows[-1]["risk_change"])
+        if number < len(progress.rows):
+            continue
+        if candidate.depth not in stages:
+            stages[candidate.depth] = _below_the_head(config, study, q, candidate.spec().depth)
+        found = _measured(candidate, config, study, stages[candidate.depth], shift, progress.of("candidate"))
+        context.log(number, risk_change=found["risk_change"])
+        progress.measured(found, "candidate")
     return {
-        "columns": columns(rows),
+        "columns": columns(progress.rows),
         "names": [c.name for c in config.candidates],
         "num_classes": len(study.dataset.classes),
         "skipped": study.skipped(config.source, config.target),
     }
 
 
-def _stage(q: Classifier, source: Domain, target: Domain, device: str) -> Stage:
+def _below_the_head(c: Config, study: Study, q: Classifier, depth: Depth) -> Stage[Any]:
+    lifted = at_depth(q, depth, study.backbone)
+    if depth == "full":
+        return _stage(lifted, study.pictures(c.source), study.pictures(c.target), c.device)
+    return _stage(lifted, study.domain(c.source, "maps"), study.domain(c.target, "maps"), c.device)
+
+
+def _stage(q: Classifier, source: Domain[Data], target: Domain[Data], device: str) -> Stage[Data]:
     q = q.to(device).requires_grad_(False)
     return Stage(q, source, target, view(q, source, device=device), view(q, target, device=device))
 
 
-def _measured(candidate: Candidate, config: Config, study: Study, stage: Stage, shift: Shift) -> dict[str, float]:
+def _measured(
+    candidate: Candidate, config: Config, study: Study, stage: Stage[Data], shift: Shift, checkpoint: Keeper
+) -> dict[str, float]:
     """Train one candidate and measure it: diagnostic, anchor terms, baselines, and the true change."""
     source, target = stage.source, stage.target
     rehearsed = blind_harm(source.train, candidate.relabelled, into=0) if candidate.relabelled else source.train
     found = train(
         candidate.spec(), stage.q, target.train,
         source=rehearsed, backbone=study.backbone, generator=seeded("candidate", candidate.name, config.seed),
-        device=config.device,
+        device=config.device, checkpoint=checkpoint,
     )  # fmt: skip
 
-    def both(rows: Rows, seen: Tensor) -> Sample:
+    def both(rows: Data, seen: Tensor) -> Sample:
         return beside(seen, features_of(found.model, rows, device=config.device), rows.y)
 
     (_, q_val, q_test), q_target = stage.source_view, stage.target_view

@@ -12,9 +12,10 @@ from trace.bootstrap import BootstrapInterval, Difference, two_way_bootstrap
 from trace.metrics import Metric, auroc, spearman
 
 from .frame import Frame, gate_frame, groups, where
+from .published import GATE
 from .records import Record
 
-THRESHOLDS = (0.02, 0.05, 0.10, 0.13, 0.23)
+THRESHOLDS = (0.02, 0.05, *(row.tau for row in GATE))
 """Of the rise in 0-1 risk above which an update is harmful; the last three are the paper's."""
 
 SCORES = {
@@ -46,7 +47,7 @@ Area = Callable[[Any, Any], Metric]
 
 
 def subsets(records: list[Record]) -> list[tuple[str, Frame]]:
-    """The plain fine-tunes of every data set, and those with the control candidates added."""
+    """The plain fine-tunes of every data set; and all updates, with controls and the references run beside them."""
     frame = gate_frame(records)
     found = []
     for (data,) in groups(frame, "data"):

@@ -89,9 +89,12 @@ class GateRow(NamedTuple):
     auprc_msp: float
 
 
+GATE_TAU = 0.13
+"""The threshold of harm in the paper's main text (``tab:gate-tau-main``)."""
+
 GATE = (
     GateRow(0.10, 1.000, 1.000, 1.000, 1.000),
-    GateRow(0.13, 1.000, 1.000, 0.980, 0.986),
+    GateRow(GATE_TAU, 1.000, 1.000, 0.980, 0.986),
     GateRow(0.23, 0.984, 0.950, 0.984, 0.950),
 )
 
@@ -100,4 +103,4 @@ GATE_RHO = {"trace": 0.944, "msp": -0.874}
 
 GATE_CANDIDATES = 20
 GATE_HARMFUL_SHARE = 0.55
-"""At tau = 0.13."""
+"""At `GATE_TAU`."""

@@ -13,10 +13,9 @@ from .anchoring_reading import (
     at_equal_accuracy,
     difference,
     lowest,
-    mean_interval,
     studies,
 )
-from .frame import Frame
+from .frame import Frame, mean_interval
 from .records import Record
 from .table_text import Table
 from .tables_synthetic import interval, spread

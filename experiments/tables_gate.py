@@ -9,7 +9,7 @@ from trace.metrics import auprc, auroc
 
 from .frame import Frame, gate_frame, groups, size, where
 from .gate_scores import SCORES, THRESHOLDS, alarm, area, both_kinds, harmful, lead, ranked, resolvable, subsets
-from .published import GATE, GATE_RHO
+from .published import GATE, GATE_RHO, GATE_TAU
 from .records import Record
 from .table_text import MISSING, Table
 from .tables_synthetic import interval, spread
@@ -20,28 +20,37 @@ PUBLISHED = {"trace_w": "trace", "negative_msp_source": "msp"}
 AGAINST = ("trace_w", "output_distance")
 """What every score is compared with: the paper's gate, and the one of its terms that needs no distance."""
 
+ABBREVIATIONS = (
+    "MSP is the mean largest softmax probability, ATC average thresholded confidence, DoC difference of confidences, "
+    "COT confidence optimal transport, MaNo matrix norm, that of normalised logits."
+)
+
+FIRST = ("plain", "reference")
+"""Kinds that head the table of controls."""
+
 SHOWN = ("trace_w", "trace_mmd", "output_distance", "disagreement_target", "negative_msp_source", "cot",
          "anchor_disagreement", "anchor_plug_in")  # fmt: skip
 """Scores of the table of controls: the paper's, those of the target, and those of the anchor's own inputs."""
 
 
 def gate_tau_main(records: list[Record]) -> Table:
-    """Rank correlation with signed and absolute change, and AUROC at 0.13, for every score."""
+    """Rank correlation with signed and absolute change, and AUROC at the paper's threshold, for every score."""
     rows = []
     for title, frame in subsets(records):
         for score, name in SCORES.items():
             paper = GATE_RHO.get(PUBLISHED.get(score, ""))
             rows.append([title, name, f"{paper:.3f}" if paper is not None else "",
                          _shown(ranked(frame, score)), _shown(ranked(frame, score, "abs_error_change")),
-                         _shown(ranked(frame, score, "risk_change")), _shown(area(frame, score, 0.13)),
+                         _shown(ranked(frame, score, "risk_change")), _shown(area(frame, score, GATE_TAU)),
                          str(size(frame))])  # fmt: skip
     caption = (
         "Deployment gate: Spearman's rho of every score with the change of the anchor's 0-1 risk, signed and absolute, "
-        "and of its clipped cross-entropy; AUROC for a rise above 0.13. 95% intervals over seeds and candidates. MSP "
-        "stands in both signs: the paper's rho and its AUROC have opposite ones."
+        f"and of its clipped cross-entropy; AUROC for a rise above {GATE_TAU}. 95% intervals over seeds and "
+        "candidates. MSP stands in both signs: the paper's rho and its AUROC have opposite ones. "
+        f"{ABBREVIATIONS}"
     )
     header = ["candidates", "score", "rho, paper", "rho, signed", "rho, absolute", "rho, cross-entropy",
-              "AUROC at 0.13", "updates"]  # fmt: skip
+              f"AUROC at {GATE_TAU}", "updates"]  # fmt: skip
     return Table(caption, header, rows)
 
 
@@ -107,7 +116,7 @@ def gate_controls(records: list[Record]) -> Table:
         if set(kinds) == {"plain"}:
             continue
         places = {score: alarm(part, score) for score in ("error_change", *SHOWN)}
-        for kind in sorted(kinds, key=lambda kind: (kind != "plain", kind)):
+        for kind in sorted(kinds, key=lambda kind: (FIRST.index(kind) if kind in FIRST else len(FIRST), kind)):
             own, mask = where(part, kind=kind), part["kind"] == kind
             cells = [f"{own[score].mean():.3g} ({_percent(places[score][mask])})" for score in SHOWN]
             rows.append([data, kind, str(size(own)), _points(own["error_change"]),
@@ -116,8 +125,10 @@ def gate_controls(records: list[Record]) -> Table:
     caption = (
         "Controls: mean (standard deviation) of the true signed change on the anchor and of the target error, and mean "
         "of each score with its place among all updates of the same seed, from 0% (least alarming) to 100%. A gate "
-        "is right where a score's place is that of the harm. Constant: added to all logits of a timid fine-tune, which "
-        "moves no prediction; blind harm: done where no target input shows it."
+        "is right where a score's place is that of the harm. Plain: the fine-tunes that are gated; reference: those "
+        "run beside the controls to compare them with. Constant: added to all logits of a timid fine-tune, which moves "
+        "no prediction; blind harm: done where no target input shows it. "
+        f"{ABBREVIATIONS}"
     )
     header = ["data", "kind", "updates", "Delta R [p.p.]", "place of harm", "Delta R [nats]", "target error [%]",
               *(f"{SCORES[score]} (place)" for score in SHOWN)]  # fmt: skip

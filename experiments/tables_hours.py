@@ -6,6 +6,7 @@ and rates come from the stored benchmark record.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,14 +15,19 @@ from trace import Settings
 from .config import CONFIGS, read_mapping
 from .records import Record
 from .table_text import MISSING, Table
-from .vision.domainnet import EXPECTED
+from .vision.domainnet_counts import EXPECTED
 
 GPUS = (30e12, 100e12)
 """Sustained FLOP/s of the columns: a good part of what a card of 2018 and one of 2022 reach in half precision."""
-READERS = 8
-"""Processes that read images beside the GPU (`workers` of the profile)."""
-DIM, CLASSES, MAP = 2048, 345, 2048 * 7 * 7
-SOURCE_EPOCHS, EPOCHS, ROUNDS, BATCH, BATCH_SIZE = 30, 5, 5, 50, 32
+DISK = 1e9
+"""Bytes a second that the cache of maps is read with: an assumption, of one local disk."""
+DIM, CLASSES = 2048, 345
+HEAD = 6 * DIM * CLASSES
+"""FLOPs of a step of the head, an image."""
+MAP_GB = 2048 * 7 * 7 * 2e-9
+"""Gigabytes of an image's map, in half precision."""
+BATCH_SIZE = 32
+"""Of a training step, and of a pass over maps."""
 SHIFTS = 3
 """Distances that a round measures: to all labels, to the batch alone, and to held-out images of the source."""
 DRAWS, DRAWN = 5, 10_000
@@ -43,9 +49,11 @@ class Stage(NamedTuple):
     images: float = 0
     """That are read and resized."""
     rows: float = 0
-    """That a training goes over, in batches of 32."""
-    gigabytes: float = 0
-    """Written and read again, in the cache of features."""
+    """That a training or a pass goes over, in batches of 32."""
+    written: float = 0
+    """Gigabytes, to the cache of features and maps."""
+    read: float = 0
+    """Gigabytes, from the cache of maps."""
     gpu: bool = True
     """Whether it runs on the GPU; else in one thread of its node."""
 
@@ -63,14 +71,15 @@ def hours(records: list[Record]) -> Table:
     sums = [_hours([seconds[i] for _, seconds in found]) for i in range(1 + len(GPUS))]
     caption = (
         "Hours of the paper profile (DomainNet, ResNet-50), one run after the other: a projection, nobody has run it. "
-        f"Hours = max(FLOPs / FLOP/s, images / ({READERS} readers x images/s of a core), steps x {STEP_SECONDS:g} s); "
-        "FLOPs of the network by torch's counter, of the rest by formula. `here`: with the rates of the stored "
-        f"benchmark, on {rates.cores} cores. GPU columns: sustained FLOP/s; what runs on the CPU runs there in one "
-        "thread, at the rate of one core here. A cluster divides the runs of both studies among its nodes."
+        f"Hours = max(FLOPs / FLOP/s, images / ({rates.readers} readers x images/s of a core), steps x "
+        f"{STEP_SECONDS:g} s, bytes of maps / {DISK / 1e9:g} GB/s); FLOPs of the network by torch's counter, of the "
+        f"rest by formula. `here`: with the rates of the stored benchmark, on {rates.cores} cores. GPU columns: "
+        "sustained FLOP/s; what runs on the CPU runs there in one thread, at the rate of one core here. A cluster "
+        "divides the runs of both studies among its nodes. Not counted: the terms of the diagnostic besides distances."
     )
-    header = ["stage", "runs on", "FLOPs", "images read", "cache [GB]", "here [h]",
+    header = ["stage", "runs on", "FLOPs", "images read", "written [GB]", "maps read [GB]", "here [h]",
               *(f"{gpu / 1e12:.0f} TFLOP/s [h]" for gpu in GPUS)]  # fmt: skip
-    return Table(caption, header, [*rows, ["all", "", "", "", "", *sums], _line(*full)])
+    return Table(caption, header, [*rows, ["all", *[""] * 5, *sums], _line(*full)])
 
 
 class Rates:
@@ -80,6 +89,7 @@ class Rates:
         self.rows: dict[str, Record] = {row["case"]: row for row in record["metrics"]["rows"]}
         self.sizes: dict[str, int] = record["config"]["sizes"]
         self.cores: int = record["machine"]["cores"]
+        self.readers: int = _profile("active")["workers"]
 
     def flops_an_image(self, case: str) -> float:
         """NaN where the case is missing."""
@@ -107,11 +117,11 @@ class Rates:
     def seconds(self, stage: Stage) -> tuple[float, ...]:
         """Here on all cores, then beside each GPU."""
         here, reading = self.flops_a_second(stage.rate), stage.images / self.images_a_second() if stage.images else 0.0
-        steps = STEP_SECONDS * stage.rows / BATCH_SIZE
-        own = max(stage.flops / here, steps) + reading / self.cores
+        waiting = max(STEP_SECONDS * stage.rows / BATCH_SIZE, stage.read * 1e9 / DISK)
+        own = max(stage.flops / here, waiting) + reading / self.cores
         if not stage.gpu:
             return (own, *[stage.flops / (here / self.cores) for _ in GPUS])
-        return (own, *(max(stage.flops / gpu, reading / READERS, steps) for gpu in GPUS))
+        return (own, *(max(stage.flops / gpu, reading / self.readers, waiting) for gpu in GPUS))
 
 
 def mmd_flops(n: float, m: float) -> float:
@@ -134,45 +144,78 @@ def w1min_flops(m: float) -> float:
     return 2 * 2000 * m * DIM
 
 
+def _profile(experiment: str) -> dict[str, Any]:
+    return read_mapping(CONFIGS / experiment / "paper.yaml")
+
+
 def stages(rates: Rates) -> Iterator[Stage]:
     """The profile's stages, from its configs and DomainNet's counts; last what it leaves out."""
-    active, gate = (read_mapping(CONFIGS / name / "paper.yaml") for name in ("active", "gate"))
+    active, gate = _profile("active"), _profile("gate")
     runs = sum(len(block["policy"]) * len(block["seed"]) for block in active["sweep"])
-    policy, seeds = runs / len(active["sweep"][0]["policy"]), len(gate["sweep"]["seed"])
-    n, pool, sketch = (KEPT * EXPECTED[domain, "train"] for domain in ("real", "painting", "sketch"))
-    forward, head = rates.flops_an_image(FORWARD), 6 * DIM * CLASSES
+    seeds = len(gate["sweep"]["seed"])
+    n = KEPT * EXPECTED["real", "train"]
+    forward = rates.flops_an_image(FORWARD)
     for domain in ("real", "painting", "sketch"):
         images = EXPECTED[domain, "train"] + EXPECTED[domain, "test"]
-        yield Stage(f"features, {domain}", images * forward, FORWARD, images, gigabytes=images * DIM * 4e-9)
+        yield Stage(f"features, {domain}", images * forward, FORWARD, images, written=images * DIM * 4e-9)
     mapped = sum(EXPECTED[domain, split] for domain in ("real", "sketch") for split in ("train", "test"))
-    yield Stage("maps, real and sketch", mapped * forward, FORWARD, mapped, gigabytes=mapped * MAP * 2e-9)
-    trained = (runs + seeds) * n * SOURCE_EPOCHS
-    yield Stage(f"source head, {runs + seeds} runs", trained * head, BLOCK, rows=trained)
-    yield Stage(f"active: mmdmin, {policy:.0f} runs", policy * mmdmin_flops(n, pool, ROUNDS * BATCH), MMDMIN, gpu=False)
-    yield Stage(f"active: w1min, {policy:.0f} runs", policy * ROUNDS * w1min_flops(pool), W1MIN, gpu=False)
-    trained = runs * EPOCHS * BATCH * ROUNDS * (ROUNDS + 1) / 2
-    yield Stage(f"active: training, {runs} runs", trained * head, BLOCK, rows=trained)
-    measured = runs * ROUNDS * SHIFTS
+    yield Stage("maps, real and sketch", mapped * forward, FORWARD, mapped, written=mapped * MAP_GB)
+    trained = n * (runs * active["source_epochs"] + seeds * gate["source_epochs"])
+    yield Stage(f"source head, {runs + seeds} runs", trained * HEAD, BLOCK, rows=trained)
+    yield from _active(active, runs, n)
+    yield from _gate(gate["candidates"], seeds, n, rates)
+
+
+def _active(active: dict[str, Any], runs: int, n: float) -> Iterator[Stage]:
+    pool = KEPT * EXPECTED["painting", "train"]
+    policy, rounds, labels = (
+        runs / len(active["sweep"][0]["policy"]),
+        active["rounds"],
+        active["rounds"] * active["batch"],
+    )
+    yield Stage(f"active: mmdmin, {policy:.0f} runs", policy * mmdmin_flops(n, pool, labels), MMDMIN, gpu=False)
+    yield Stage(f"active: w1min, {policy:.0f} runs", policy * rounds * w1min_flops(pool), W1MIN, gpu=False)
+    trained = runs * active["epochs"] * labels * (rounds + 1) / 2
+    yield Stage(f"active: training, {runs} runs", trained * HEAD, BLOCK, rows=trained)
+    measured = runs * rounds * SHIFTS
     yield Stage(f"active: MMD, {measured} times", measured * mmd_flops(n, 0), MMD, gpu=False)
-    yield Stage(f"active: Sinkhorn, {measured} times", measured * sinkhorn_flops(1 + 3), SINKHORN, gpu=False)
-    yield from _gate(gate["candidates"], seeds, n, sketch, rates)
+    yield Stage(f"active: Sinkhorn, {measured} times", measured * sinkhorn_flops(1), SINKHORN, gpu=False)
+    yield Stage(f"active: floor of the source, {runs} times", runs * sinkhorn_flops(3), SINKHORN, gpu=False)
 
 
-def _gate(candidates: list[Record], seeds: int, n: float, sketch: float, rates: Rates) -> Iterator[Stage]:
-    passes: dict[str, float] = {"head": 0.0, "block": 0.0}
+def _gate(candidates: list[Record], seeds: int, n: float, rates: Rates) -> Iterator[Stage]:
+    sketch = KEPT * EXPECTED["sketch", "train"]
+    passes, numbers = dict.fromkeys(("head", "block", "full"), 0.0), Counter[str]()
     for candidate in candidates:
-        passes[candidate.get("depth", "head")] += candidate.get("epochs", EPOCHS) * candidate.get("label_fraction", 1.0)
-    heads, blocks = (seeds * sketch * count for count in passes.values())
-    yield Stage(f"gate: heads, {seeds} runs", heads * 6 * DIM * CLASSES, BLOCK, rows=heads)
-    yield Stage(f"gate: blocks, {seeds} runs", blocks * rates.flops_an_image(BLOCK), BLOCK, rows=blocks)
+        numbers[candidate.get("depth", "head")] += 1
+        passes[candidate.get("depth", "head")] += candidate["epochs"] * candidate.get("label_fraction", 1.0)
+    heads, blocks, fulls = (seeds * sketch * count for count in passes.values())
+    step = rates.flops_an_image(BLOCK)
+    yield Stage(f"gate: heads, {seeds} runs", heads * HEAD, BLOCK, rows=heads)
+    yield Stage(f"gate: blocks, {seeds} runs", blocks * step, BLOCK, rows=blocks, read=blocks * MAP_GB)
+    seen = seeds * _seen(numbers["block"])
+    yield Stage(f"gate: blocks over five splits, {seeds} runs", seen * step / 3, BLOCK, rows=seen, read=seen * MAP_GB)
+    if fulls:
+        seen = seeds * _seen(numbers["full"])
+        work = fulls * rates.flops_an_image(FULL) + seen * rates.flops_an_image(FORWARD)
+        yield Stage(f"gate: full networks, {seeds} runs", work, FULL, fulls + seen)
     yield Stage(f"gate: MMD, {seeds} times", seeds * mmd_flops(n, sketch), MMD, gpu=False)
     yield Stage(f"gate: Sinkhorn, {seeds} times", seeds * sinkhorn_flops(3 + 3), SINKHORN, gpu=False)
     yield Stage("not in it: full networks for the blocks", blocks * rates.flops_an_image(FULL), FULL, blocks)
 
 
+def _seen(blocks: int) -> float:
+    """Images that pass what lies below the head to be measured: all by Q, all but the source's training by others.
+
+    A forward pass is a third of a step. Heads see features in memory.
+    """
+    everything = sum(EXPECTED[domain, split] for domain in ("real", "sketch") for split in ("train", "test"))
+    return everything + blocks * (everything - KEPT * EXPECTED["real", "train"])
+
+
 def _line(stage: Stage, seconds: tuple[float, ...]) -> list[str]:
-    numbers: list[Any] = [stage.flops, stage.images, stage.gigabytes]
-    forms = ("{:.2g}", "{:,.0f}", "{:.1f}")
+    numbers = [stage.flops, stage.images, stage.written, stage.read]
+    forms = ("{:.2g}", "{:,.0f}", "{:,.1f}", "{:,.0f}")
     cells = [_cell(value, form) if value else "" for value, form in zip(numbers, forms, strict=True)]
     return [stage.name, "GPU" if stage.gpu else "CPU", *cells, *(_hours([s]) for s in seconds)]
 

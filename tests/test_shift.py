@@ -5,9 +5,10 @@ import functools
 import pytest
 import torch
 
-from trace import Sample, Settings, diagnose, shift
+from trace import Sample, Settings, diagnose
+from trace import shift as shift_module
 from trace.estimators import mmd, transport
-from trace.shift import measure_shift
+from trace.shift import measure_shift, shared_self
 
 
 @pytest.fixture
@@ -28,8 +29,9 @@ def test_floors_are_those_of_the_sizes_compared(samples, generator, monkeypatch)
     x, y = samples
     whole = measure_shift(x, y, generator=generator)
     assert (whole.floor.sample_sizes, whole.target_floor.sample_sizes) == ((30, 30), (20, 20))
-    few = functools.partial(transport.sinkhorn_divergence, max_samples=50, subsample=15)
-    monkeypatch.setattr(shift, "sinkhorn_divergence", few)
+    monkeypatch.setattr(shift_module, "MAX_SAMPLES", 50)
+    few = functools.partial(transport.sinkhorn_divergence, subsample=15)
+    monkeypatch.setattr(shift_module, "sinkhorn_divergence", few)
     found = measure_shift(x, y, generator=generator)
     assert found.transport.sample_sizes == (15, 15)
     assert found.floor.sample_sizes == found.target_floor.sample_sizes == (15, 15)
@@ -83,3 +85,15 @@ def test_other_settings_are_refused(samples):
         measure_shift(x, y).check(Settings(mmd_samples=20), (60, 40))
     with pytest.raises(ValueError, match="mmd_samples"):
         Settings(mmd_samples=0)
+
+
+def test_what_is_shared_between_comparisons_changes_nothing(samples, monkeypatch):
+    x, y = samples
+    whole = measure_shift(x, y, generator=torch.Generator().manual_seed(0))
+    shared = measure_shift(x, y, source_self=shared_self(x, Settings()), floors=False, generator=torch.Generator())
+    assert (shared.transport, shared.mmd) == (whole.transport, whole.mmd)
+    assert whole.floor is not None
+    assert (shared.floor, shared.target_floor) == (None, None)
+    assert shared_self(x, Settings(distance="wasserstein1")) is None
+    monkeypatch.setattr(shift_module, "MAX_SAMPLES", 50)
+    assert shared_self(x, Settings()) is None

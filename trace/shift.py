@@ -10,9 +10,12 @@ from .checks import check_samples
 from .estimators.draws import TransportEstimate
 from .estimators.kernels import NoBandwidthError, thinned
 from .estimators.mmd import MMDEstimate, mmd
-from .estimators.transport import SelfTransport, sinkhorn_divergence, sinkhorn_floor
+from .estimators.transport import SelfTransport, self_transport, sinkhorn_divergence, sinkhorn_floor
 from .estimators.wasserstein import wasserstein1
 from .settings import Settings
+
+MAX_SAMPLES = 50_000
+"""Beyond this size of either sample the Sinkhorn divergence is that of subsamples."""
 
 _DECISIVE = ("distance", "epsilon", "num_iters", "kernel", "bandwidth", "mmd_samples")
 
@@ -48,6 +51,7 @@ def measure_shift(
     *,
     source_self: SelfTransport | None = None,
     target_self: SelfTransport | None = None,
+    floors: bool = True,
     generator: Generator | None = None,
 ) -> Shift:
     """Transport distance, its same-distribution floors, and MMD between features ``[n, k]`` and ``[m, k]``.
@@ -56,6 +60,7 @@ def measure_shift(
         settings: distance, epsilon, kernel and bandwidth; the defaults if absent.
         source_self, target_self: `self_transport` of either sample's features, where many others are compared with it
             whole.
+        floors: False leaves them out, where an earlier call has measured them on these samples.
         generator: for the floors, and for the subsampling of very large samples.
 
     Raises:
@@ -67,9 +72,9 @@ def measure_shift(
     if s.distance == "sinkhorn":
         transport = sinkhorn_divergence(
             source, target, epsilon=s.epsilon, num_iters=s.num_iters, x_self=source_self, y_self=target_self,
-            generator=generator,
+            max_samples=MAX_SAMPLES, generator=generator,
         )  # fmt: skip
-        if generator is not None:
+        if floors and generator is not None:
             floor, target_floor = (
                 _floor(features, s, generator, compared)
                 for features, compared in zip((source, target), transport.sample_sizes, strict=True)
@@ -90,6 +95,17 @@ def _mmd(source: Tensor, target: Tensor, s: Settings) -> MMDEstimate:
             "most rows of source and target coincide, so that their median distance, the kernel's bandwidth, is 0: "
             "give one with Settings(bandwidth=...), on the command line --set bandwidth=..."
         ) from error
+
+
+def shared_self(features: Tensor, settings: Settings) -> SelfTransport | None:
+    """``OT_eps(u, u)`` of a sample ``[n, k]`` that many others are compared with, for `measure_shift`.
+
+    None where there is none to share: beyond `MAX_SAMPLES` each comparison draws its own subsamples, and W1 has no self
+    term.
+    """
+    if settings.distance != "sinkhorn" or len(features) > MAX_SAMPLES:
+        return None
+    return self_transport(features, epsilon=settings.epsilon, num_iters=settings.num_iters)
 
 
 def _floor(features: Tensor, s: Settings, generator: Generator, compared: int) -> TransportEstimate | None:

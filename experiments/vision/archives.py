@@ -94,6 +94,8 @@ def _write(archive: Path, folder: Path, members: Iterable[Member]) -> None:
 
 def _unsafe(member: Member) -> str | None:
     path = PurePosixPath(member.name)
+    if not path.parts:
+        return "names no file"
     if path.is_absolute() or "\\" in member.name or ":" in path.parts[0]:
         return "has an absolute path"
     if ".." in path.parts:

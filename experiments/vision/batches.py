@@ -23,21 +23,35 @@ Data = TypeVar("Data", "Rows", "Pictures")
 class Rows:
     """Cached inputs ``x [n, ...]`` of any float type, with labels ``y [n]``; batches are float32."""
 
-    x: Tensor
+    kept: Tensor
+    """``x`` itself; with ``rows``, an array on disk that ``x`` is some rows of."""
     y: Tensor
+    rows: Tensor | None = None
+    """Where it is given, a selection holds row numbers, and nothing is read before a batch needs it."""
+
+    @classmethod
+    def on_disk(cls, kept: Tensor, y: Tensor) -> Rows:
+        """All rows of a memory-mapped array, to be read batch by batch."""
+        return cls(kept, y, torch.arange(len(y)))
+
+    @property
+    def x(self) -> Tensor:
+        return self.kept if self.rows is None else self.kept[self.rows]
 
     def __len__(self) -> int:
         return len(self.y)
 
     def select(self, rows: Tensor) -> Rows:
-        return Rows(self.x[rows], self.y[rows])
+        if self.rows is None:
+            return Rows(self.kept[rows], self.y[rows])
+        return Rows(self.kept, self.y[rows], self.rows[rows])
 
     def joined(self, other: Rows) -> Rows:
         return Rows(torch.cat([self.x, other.x]), torch.cat([self.y, other.y]))
 
     def stream(self, batches: Sequence[Tensor], generator: Generator | None = None) -> Iterator[Tensor]:
         """The inputs of each batch of row numbers. Cached inputs are not augmented: ``generator`` stays as it is."""
-        return (self.x[rows].float() for rows in batches)
+        return (self.kept[rows if self.rows is None else self.rows[rows]].float() for rows in batches)
 
 
 @dataclass(frozen=True, eq=False)

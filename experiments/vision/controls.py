@@ -20,13 +20,6 @@ class ConstantLogit(nn.Module):
         self.model = model
         self.constant = constant
 
-    @property
-    def features(self) -> nn.Module:
-        """The inner model's, for gradients in feature space."""
-        found = self.model.features
-        assert isinstance(found, nn.Module)
-        return found
-
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x) + self.constant
 

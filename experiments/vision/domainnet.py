@@ -1,4 +1,4 @@
-"""DomainNet, the cleaned version: where it is published, how many images it has, whether a copy is whole.
+"""DomainNet, the cleaned version: where it is published, and whether a copy is whole.
 
 The publishers give no full checksums. Of three parts the size and the beginning and end of the SHA-256 are known; they
 find a damaged or different file, but eight and six hexadecimal digits are no proof against a forger.
@@ -15,26 +15,13 @@ from typing import NamedTuple
 from ..errors import UserError
 from .archives import sha256, unpack
 from .check import Expected, SplitReport, check
+from .domainnet_counts import EXPECTED
 from .downloads import fetch
 from .images import load_dataset
 from .splits import read_split, split_file
 
 HOME = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
 SPLITS_URL = f"{HOME}domainnet/txt/"
-
-_COUNTS = {
-    "real": (120_906, 52_041),
-    "painting": (50_416, 21_850),
-    "sketch": (48_212, 20_916),
-    "clipart": (33_525, 14_604),
-    "infograph": (36_023, 15_582),
-    "quickdraw": (120_750, 51_750),
-}
-EXPECTED: Expected = {
-    (domain, split): count
-    for domain, counts in _COUNTS.items()
-    for split, count in zip(("train", "test"), counts, strict=True)
-}
 
 
 class Part(NamedTuple):

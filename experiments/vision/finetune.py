@@ -7,9 +7,8 @@ epoch holds its state: a training that was killed goes on to the same bits on a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -19,7 +18,7 @@ from ..errors import UserError
 from .backbone import Backbone
 from .batches import Data, Pictures, Rows, in_order
 from .models import DEPTHS, Classifier, Depth, at_depth
-from .resume import fingerprint, restore, snapshot
+from .resume import Keeper, fingerprint, restore, snapshot
 from .samples import share
 
 Epoch = dict[str, float]
@@ -35,10 +34,9 @@ class TrainSpec:
     lr: float = 0.3
     epochs: int = 5
     momentum: float = 0.9
-    """Of SGD; the first beta of Adam."""
+    """Of SGD."""
     weight_decay: float = 0.0
     batch_size: int = 32
-    optimiser: Literal["sgd", "adam"] = "sgd"
     label_fraction: float = 1.0
     """Share of the target's labels that is used, equal in every class."""
     rehearsal: float = 0.0
@@ -51,8 +49,8 @@ class TrainSpec:
     """Epochs without a lower validation loss before the best model is returned; 0: all epochs, the last model."""
 
     def __post_init__(self) -> None:
-        if self.depth not in DEPTHS or self.optimiser not in ("sgd", "adam"):
-            raise UserError(f"depth {self.depth!r} or optimiser {self.optimiser!r} is unknown: take one of the fields'")
+        if self.depth not in DEPTHS:
+            raise UserError(f"depth {self.depth!r} is unknown: take one of {', '.join(DEPTHS)}")
         for name in ("lr", "epochs", "batch_size", "temperature"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} is {getattr(self, name)}: it must be positive")
@@ -63,12 +61,6 @@ class TrainSpec:
             raise UserError(
                 f"label_fraction {self.label_fraction} must be in (0, 1] and rehearsal {self.rehearsal} in [0, 1]"
             )
-
-
-PAPER = TrainSpec(depth="full", lr=3e-4, epochs=5, momentum=0.9, patience=1)
-"""One round of ``app:domainnet-active``, meant for a head whose scale is the mean length of the features.
-
-The batch size, the decay, the patience of the early stop, and whether layers below the head move, are not printed."""
 
 
 class Trained(NamedTuple):
@@ -97,8 +89,7 @@ def train(
     backbone: Backbone | None = None,
     generator: Generator,
     device: str | torch.device = "cpu",
-    save: Callable[[dict[str, Any]], None] | None = None,
-    load: Callable[[], dict[str, Any] | None] | None = None,
+    checkpoint: Keeper | None = None,
 ) -> Trained:
     """Train a copy of ``start`` on the target's labels.
 
@@ -108,8 +99,7 @@ def train(
             The source is what rehearsal draws from; val is the target's, for the early stop.
         backbone: for a depth beyond the start's.
         generator: on the CPU; decides which labels and source samples are used, their order, and augmentations.
-        save, load: keep and give back a checkpoint, as `experiments.execute.Context` does; ``save`` writes at once,
-            since the next epoch changes the tensors it was given.
+        checkpoint: is given the state after every epoch, and gives it back to an attempt that follows.
 
     Raises:
         UserError: for a spec that asks for a sample that is missing, a checkpoint of another training, or a loss that
@@ -121,7 +111,7 @@ def train(
     origin = fingerprint(spec, start, generator, target.y)
     training = _training_set(spec, target, source, generator)
     optimiser = _optimiser(spec, model)
-    state = None if load is None else load()
+    state = None if checkpoint is None else checkpoint.load()
     history, best = ([], {}) if state is None else restore(state, origin, model, optimiser, generator)
     while len(history) < spec.epochs and not _stopped(spec, history):
         epoch = _one_epoch(spec, model, teacher, training, optimiser, generator)
@@ -130,8 +120,8 @@ def train(
         history.append({"epoch": len(history) + 1, **epoch})
         if spec.patience > 0 and best_epoch(history) == len(history):
             best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-        if save is not None:
-            save(snapshot(origin, model, optimiser, generator, history, best))
+        if checkpoint is not None:
+            checkpoint.save(snapshot(origin, model, optimiser, generator, history, best))
     if spec.patience > 0:
         model.load_state_dict(best)
     return Trained(model.requires_grad_(False), history, best_epoch(history) if spec.patience > 0 else len(history))
@@ -165,9 +155,6 @@ def _training_set(spec: TrainSpec, target: Data, source: Data | None, generator:
 
 
 def _optimiser(spec: TrainSpec, model: nn.Module) -> torch.optim.Optimizer:
-    if spec.optimiser == "adam":
-        betas = (spec.momentum, 0.999)
-        return torch.optim.Adam(model.parameters(), lr=spec.lr, betas=betas, weight_decay=spec.weight_decay)
     return torch.optim.SGD(model.parameters(), lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay)
 
 

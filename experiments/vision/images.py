@@ -108,8 +108,6 @@ class Dataset:
     root: Path
     domains: tuple[str, ...]
     splits: tuple[str, ...] = ("train", "test")
-    anchors: tuple[str, ...] = ()
-    """Domains whose risk change is asked for; none means the first one."""
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
@@ -125,7 +123,9 @@ class Dataset:
         """One split of one domain; files that it names and that are absent are an error, or skipped and named."""
         for kind, value, known in (("domain", domain, self.domains), ("split", split, self.splits)):
             if value not in known:
-                raise UserError(f"{self.name} has no {kind} {value!r}: it has {', '.join(known)}")
+                artists = f"; `python -m experiments data emoji --domains {known[0]} {value}` builds one that has it"
+                remedy = artists if (self.name, kind) == ("emoji", "domain") else ""
+                raise UserError(f"{self.name} has no {kind} {value!r}: it has {', '.join(known)}{remedy}")
         entries = read_split(split_file(self.root, domain, split))
         paths, labels = tuple(entry.path for entry in entries), tuple(entry.label for entry in entries)
         named = ImageSet(self.name, domain, split, self.root, paths, labels, self.classes)
@@ -139,7 +139,6 @@ class DataConfig:
     name: str
     root: str
     domains: list[str]
-    anchors: list[str] = dataclasses.field(default_factory=list)
 
 
 def data_home() -> Path:
@@ -162,10 +161,7 @@ def load_dataset(name: str, *, root: Path | None = None) -> Dataset:
         return Dataset(name, folder, domains, splits_in(folder, domains))
     config = _data_config(name)
     folder = root or ROOT / Path(os.path.expandvars(config.root)).expanduser()
-    for domain in config.anchors:
-        if domain not in config.domains:
-            raise UserError(f"{name}: anchor {domain!r} is none of its domains ({', '.join(config.domains)})")
-    return Dataset(config.name, folder, tuple(config.domains), splits_in(folder, config.domains), tuple(config.anchors))
+    return Dataset(config.name, folder, tuple(config.domains), splits_in(folder, config.domains))
 
 
 def _data_config(name: str) -> DataConfig:

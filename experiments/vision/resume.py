@@ -1,9 +1,9 @@
-"""The checkpoint of a training: plain values and tensors, and the mark of the training it belongs to."""
+"""The checkpoint of a training, marked with the training it belongs to, and that of a run of many."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
@@ -55,3 +55,51 @@ def restore(
     optimiser.load_state_dict(state["optimiser"])
     generator.set_state(state["generator"])
     return list(state["history"]), dict(state["best"])
+
+
+class Keeper(Protocol):
+    """Keeps the last state it was given, as `experiments.execute.Context` does for a run.
+
+    ``save`` writes at once: the next epoch changes the tensors it was given.
+    """
+
+    def save(self, state: dict[str, Any], /) -> None: ...
+
+    def load(self) -> dict[str, Any] | None: ...
+
+
+class Progress:
+    """One checkpoint for a run of many trainings: what is measured, and the trainings that are still needed."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        state = keeper.load() or {}
+        self._keeper = keeper
+        self.rows: list[dict[str, float]] = list(state.get("rows", []))
+        """Measured by this attempt and earlier ones, in order."""
+        self.trainings: dict[str, Any] = dict(state.get("trainings", {}))
+
+    def of(self, training: str) -> Keeper:
+        """The part of one training."""
+        return _Part(self, training)
+
+    def measured(self, row: dict[str, float], training: str) -> None:
+        """Keep a row, and drop the training it came from."""
+        self.rows.append({name: float(value) for name, value in row.items()})
+        self.trainings.pop(training, None)
+        self.save()
+
+    def save(self) -> None:
+        self._keeper.save({"rows": self.rows, "trainings": self.trainings})
+
+
+class _Part:
+    def __init__(self, progress: Progress, training: str) -> None:
+        self.progress, self.training = progress, training
+
+    def save(self, state: dict[str, Any]) -> None:
+        self.progress.trainings[self.training] = state
+        self.progress.save()
+
+    def load(self) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self.progress.trainings.get(self.training)
+        return found

@@ -5,8 +5,9 @@ Splits are the data set's own; each seed takes its own share of the training row
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +17,12 @@ from trace import Sample
 
 from ..seeds import seeded
 from .backbone import Backbone, BackboneSpec, load_backbone
-from .batches import Rows
+from .batches import Data, Pictures, Rows
 from .cache import Layer, features
 from .finetune import TrainSpec, train
 from .images import Dataset, ImageSet, data_home, load_dataset
 from .models import Classifier, mean_length, new_classifier
+from .resume import Keeper
 from .samples import images_of, own_rows
 
 
@@ -59,12 +61,12 @@ class VisionConfig(ImageConfig):
     without validation) they give 96,000 steps; 572 images of the stand-in would get 540 and leave Q unfinished."""
 
 
-class Domain(NamedTuple):
-    """A domain's samples on one layer."""
+class Domain(NamedTuple, Generic[Data]):
+    """A domain's samples on one layer, or as pictures."""
 
-    train: Rows
-    val: Rows
-    test: Rows
+    train: Data
+    val: Data
+    test: Data
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,10 @@ class Study:
         return {domain: {split: len(self.images(domain, split).skipped) for split in splits} for domain in domains}
 
     def rows(self, domain: str, split: str, layer: Layer = "penultimate") -> Rows:
-        """All rows of a split: unit features, or maps."""
+        """All rows of a split: unit features in memory, or maps on disk."""
         images = self.images(domain, split)
-        x = self._features(images, layer)
-        return Rows(normalize(x) if layer == "penultimate" else x, torch.tensor(images.labels))
+        x, y = self._features(images, layer), torch.tensor(images.labels)
+        return Rows(normalize(x), y) if layer == "penultimate" else Rows.on_disk(x, y)
 
     def _features(self, images: ImageSet, layer: Layer = "penultimate") -> Tensor:
         """As the cache keeps them."""
@@ -102,25 +104,37 @@ class Study:
             images, self.backbone, cache=data_home() / "features", device=c.device, workers=c.workers, layer=layer
         )
 
-    def domain(self, name: str, layer: Layer = "penultimate") -> Domain:
+    def domain(self, name: str, layer: Layer = "penultimate") -> Domain[Rows]:
         """This seed's samples of a domain."""
+        return self._own(name, lambda split: self.rows(name, split, layer))
+
+    def pictures(self, name: str) -> Domain[Pictures]:
+        """The same samples as image files: augmented in training, plain elsewhere."""
+        workers = self.config.workers
+        return self._own(name, lambda split: Pictures.of(self.images(name, split), self.backbone, workers=workers))
+
+    def _own(self, name: str, of_split: Callable[[str], Data]) -> Domain[Data]:
         c = self.config
-        everything = self.rows(name, "train", layer)
+        everything = of_split("train")
         hold_out = "val" not in self.dataset.splits
         own = own_rows(everything.y, name, seed=c.seed, train_share=c.train_share, hold_out=hold_out)
-        val = everything.select(own.val) if hold_out else self.rows(name, "val", layer)
-        return Domain(everything.select(own.train), val, self.rows(name, "test", layer))
+        val = everything.select(own.val) if hold_out else of_split("val")
+        return Domain(everything.select(own.train), val, of_split("test"))
 
     def source_scale(self) -> float:
         """Mean length of the source's features, the scale of the classifier."""
         return mean_length(self._features(self.images(self.config.source, "train")))
 
-    def source_model(self, source: Domain) -> Classifier:
-        """Q: a linear head on the source's unit features, on the CPU."""
+    def source_model(self, source: Domain[Rows], checkpoint: Keeper | None = None) -> Classifier:
+        """Q: a linear head on the source's unit features, on the CPU; ``checkpoint`` keeps its epochs."""
         c = self.config
         spec = TrainSpec(lr=c.source_lr, epochs=c.source_epochs)
         start = new_classifier(self.backbone.dim, len(self.dataset.classes), scale=self.source_scale())
-        return train(spec, start, source.train, generator=seeded("source model", c.seed), device=c.device).model.cpu()
+        made = train(
+            spec, start, source.train,
+            generator=seeded("source model", c.seed), device=c.device, checkpoint=checkpoint,
+        )  # fmt: skip
+        return made.model.cpu()
 
 
 @torch.no_grad()

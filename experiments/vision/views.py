@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from trace import Sample
 
-from .batches import Rows, in_order
+from .batches import Data, Pictures, Rows, in_order
 from .models import Classifier
 from .study import Domain
 
 IMAGES = 32
-"""Maps at once through the last block: more leave the processor's cache."""
+"""Maps or pictures at once through what is below the head: more leave the processor's cache."""
 
 
 class Columns(nn.Module):
@@ -42,13 +42,13 @@ class View(NamedTuple):
     test: Tensor
 
 
-def view(model: Classifier, domain: Domain, *, device: str) -> View:
+def view(model: Classifier, domain: Domain[Data], *, device: str) -> View:
     """What the model's head sees of every split, on the CPU."""
     return View(*(features_of(model, rows, device=device) for rows in domain))
 
 
 @torch.no_grad()
-def features_of(model: Classifier, rows: Rows, *, device: str) -> Tensor:
+def features_of(model: Classifier, rows: Rows | Pictures, *, device: str) -> Tensor:
     """Unit features ``[n, k]`` of all rows in their order."""
     return torch.cat([model.features(x.to(device)).cpu() for x in rows.stream(in_order(len(rows), IMAGES))])
 

@@ -107,6 +107,11 @@ def test_early_stops_are_the_epochs_of_the_plain_training(case):
     assert same(found["small_steps"].model, final(case, recipe=replace(RECIPE, lr=0.002)))
 
 
+def test_early_stops_that_round_to_one_epoch_are_all_kept(case):
+    found = updates(case, {"early_stop": [0.3, 0.35, 0.5]}, order=seeded, batches=seeded)
+    assert [u.strength for u in found if u.method == "early_stop"] == [0.3, 0.35, 0.5]
+
+
 def test_sgd_takes_smaller_steps_on_a_steeper_loss():
     assert steadied(replace(RECIPE, optimiser="sgd"), 3.0).lr == pytest.approx(RECIPE.lr / 4)
     assert steadied(RECIPE, 3.0) == RECIPE

@@ -69,6 +69,47 @@ def test_worlds_are_drawn_with_both_boundaries():
     assert len(figure.axes[0].collections) == 1 + 2 + 2  # source, two classes, two boundaries
 
 
+def test_every_axis_of_the_worlds_is_named():
+    figure = figures_worlds.worlds([record(details={"portraits": {"0.0": PORTRAIT}})])
+    assert figure.axes[-1].get_xlabel() == "$x_1$"
+    assert figure.axes[0].get_ylabel().endswith("$x_2$")
+
+
+def notes(figure):
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_bands_and_lines_are_explained_in_the_figure():
+    assert "one standard deviation over seeds" in notes(figures_active.rounds(test_tables_active.records()))
+    assert "middle 80% of pairs" in notes(figures_synthetic.tightness(grid()))
+    (legend,) = figures_synthetic.attribution(grid()).legends
+    assert "labels travel" in legend.get_title().get_text()
+
+
+def test_a_panel_of_less_than_two_decades_has_several_ticks():
+    figure, ax = axes()
+    ax.set(xscale="log", xlim=(0.9, 4))
+    figures_synthetic._ticks_of_few_decades(ax)
+    figure.canvas.draw()
+    shown = [tick.get_text() for tick in ax.get_xticklabels() if 0.9 <= float(tick.get_text()) <= 4]
+    assert shown == ["1", "2", "3"]
+
+
+def test_every_data_set_of_the_gate_is_drawn():
+    updates = [
+        test_tables_gate.record(seed, control=seed > 1, data=data) for data in ("emoji", "own") for seed in range(4)
+    ]
+    assert [ax.get_title(loc="left") for ax in figures_gate.scores(updates).axes[::6]] == ["emoji", "own"]
+    forest = figures_gate.forest(updates)
+    assert notes(forest) == [f"{data}, {kind}" for data in ("emoji", "own") for kind in ("fine-tunes", "with controls")]
+    places = [line.get_ydata()[0] for line in forest.axes[0].lines if line.get_marker() != "None"]
+    assert len(set(places)) == 4
+    looks = {line.get_label(): line.get_linestyle() for line in figures_gate.curves(updates).axes[0].lines}
+    assert ":" not in looks.values()
+    assert "alarms at random" in looks
+
+
 def test_isolation_has_a_panel_per_world_and_knob():
     figure = figures_synthetic.isolation([isolation(), isolation("moons_warp")])
     assert titles(figure)[:2] == ["blobs_shift", "moons_warp"]

@@ -1,5 +1,8 @@
 """Tables of active selection: published rows beside ours, in both readings of the ratio."""
 
+import pytest
+
+from experiments.errors import UserError
 from experiments.table_text import MISSING
 from experiments.tables_active import combined, main, ranks, terms
 from tests.experiments.synthetic_records import COLUMNS, REMAINDERS
@@ -79,3 +82,11 @@ def test_scores_that_rank_the_rounds_and_scores_that_do_not():
     helped = ranks(records(error_change=lambda n, k: -0.01 * n, output_distance=lambda n, k: n, seeds=range(5)))
     _, _, means, signed, *_ = next(row for row in helped.rows if row[1] == "output discrepancy")
     assert (means[:4], signed[:5]) == ("1.00", "-1.00")
+
+
+def test_two_settings_of_one_run_are_refused():
+    swept = [record(seed=0), record(seed=0)]
+    for page, lr in zip(swept, (0.003, 0.01), strict=True):
+        page["config"]["lr"] = lr
+    with pytest.raises(UserError, match=r"policy w1min, seed 0.* differ in lr: 0.003 and 0.01\..*profile=NAME"):
+        terms(swept)

@@ -7,6 +7,7 @@ from matplotlib import pyplot as plt
 from experiments.anchoring import Config
 from experiments.anchoring_reading import METHODS, TOLERANCE, anchoring_frame, at_equal_accuracy, difference, studies
 from experiments.claims_anchoring import CLAIMS, anchor_penalty_certifies, anchor_penalty_protects
+from experiments.errors import UserError
 from experiments.figures_anchoring import STYLES
 from experiments.figures_anchoring import anchoring as figure_of
 from experiments.tables_anchoring import anchoring
@@ -105,3 +106,23 @@ def test_a_certificate_must_hold_fall_and_exclude_the_harm():
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 def test_without_records_it_was_not_run(claim):
     assert claim.judge({}).verdict == "not run here"
+
+
+def test_two_settings_of_one_run_are_refused():
+    swept = [record(), record()]
+    swept[1]["config"]["n"] = 9
+    with pytest.raises(UserError, match=r"study moons_warp, severity 1, seed 0, which differ in n: None and 9\."):
+        anchoring_frame(swept)
+
+
+def test_where_q_is_far_off_the_figure_shows_what_is_near_the_plain_fine_tune():
+    near, far = [record("moons_warp", seed) for seed in range(2)], [record("images", seed) for seed in range(2)]
+    for page in near:
+        page["metrics"]["columns"]["target_error_before"] = [0.2] * len(page["metrics"]["methods"])
+    figure = figure_of(near + far)
+    whole, cut = figure.axes[0], figure.axes[2]
+    assert whole.get_xlim()[1] > 20
+    assert not whole.texts
+    assert cut.get_xlim()[1] == pytest.approx(10.05 + 10, abs=0.1)
+    assert "Q is outside, at 50%" in cut.texts[0].get_text()
+    plt.close(figure)

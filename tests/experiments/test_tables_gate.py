@@ -2,6 +2,7 @@
 
 import pytest
 
+from experiments.errors import UserError
 from experiments.gate_scores import SCORES, THRESHOLDS, alarm, lead, resolvable, subsets
 from experiments.tables_gate import gate_controls, gate_paired, gate_tau, gate_tau_main
 from tests.experiments.synthetic_records import COLUMNS, REMAINDERS
@@ -131,3 +132,33 @@ def test_controls_stand_in_a_block_of_their_own():
     table = gate_tau_main([record(seed, control=seed > 1) for seed in range(4)])
     assert {row[0] for row in table.rows} == {"emoji, fine-tunes", "emoji, with controls"}
     assert cell(table, "updates", candidates="emoji, fine-tunes", score="COT") == "14"
+
+
+def test_plain_candidates_beside_controls_are_no_fine_tunes():
+    """They are near-copies of fine-tunes: in `with controls` they stand, in `fine-tunes` they would count twice."""
+    beside = [record(seed, made={"constant": 5.0}) for seed in range(3)]
+    for page in beside:
+        page["config"]["candidates"][0] = PLAIN
+    (title, plain), (_, everything) = subsets([*(record(seed) for seed in range(3)), *beside])
+    assert title == "emoji, fine-tunes"
+    assert (len(plain["kind"]), set(plain["kind"])) == (21, {"plain"})
+    assert (len(everything["kind"]), int((everything["kind"] == "reference").sum())) == (42, 3)
+    assert [row[1] for row in gate_controls([record(0), *beside]).rows] == ["plain", "reference", "constant"]
+    (_, alone), _ = subsets(beside)  # nothing else is gated
+    assert set(alone["kind"]) == {"plain"}
+
+
+def test_two_settings_of_one_update_are_refused():
+    first, second = record(0), record(0, made={"constant": 5.0})
+    first["config"]["source_lr"], second["config"]["source_lr"] = 0.003, 0.01
+    with pytest.raises(UserError, match=r"of data emoji, seed 0, which differ in source_lr: 0.003 and 0.01"):
+        subsets([first, second])
+    again = record(0)
+    again["config"]["candidates"] = [{**PLAIN, "epochs": 9} for _ in HARM]
+    with pytest.raises(UserError, match=r"candidate plain-0, which differ in epochs: None and 9.*profile=NAME"):
+        subsets([record(0), again])
+
+
+def test_abbreviations_are_spelt_out():
+    for table in (gate_tau_main([record(0)]), gate_controls([record(0), record(0, control=True)])):
+        assert "ATC average thresholded confidence" in table.caption

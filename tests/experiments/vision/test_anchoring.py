@@ -19,6 +19,7 @@ def test_every_method_is_measured_and_the_run_repeats_itself(tree, study):  # no
     rows = [
         dict(zip(metrics["columns"], values, strict=True)) for values in zip(*metrics["columns"].values(), strict=True)
     ]
+    assert len({row["anchor_error_before"] for row in rows}) == 1
     for row in rows:
         assert abs(row["error_change"]) <= 1
         assert -1e-6 <= row["anchor_plug_in"] <= row["anchor_worst_label"] + 1e-6 <= row["anchor_lipschitz"] + 2e-6

@@ -48,7 +48,7 @@ def test_files_land_in_their_folders(tmp_path, target, pack, suffix):
 
 
 @pytest.mark.parametrize(("pack", "suffix"), [(zipped, "zip"), (taped, "tgz")])
-@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/tmp/evil", "C:/evil", "a\\..\\evil"])
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/tmp/evil", "C:/evil", "a\\..\\evil", "."])
 def test_an_entry_that_leaves_the_folder_is_refused_before_anything_is_written(tmp_path, target, pack, suffix, name):
     archive = pack(tmp_path / f"bad.{suffix}", {"good": b"x", name: b"evil"})
     with pytest.raises(UserError, match="do not trust this archive"):

@@ -4,6 +4,7 @@ import pytest
 
 from experiments.__main__ import main
 from experiments.vision import domainnet, emoji
+from experiments.vision.images import load_dataset
 from tests.experiments.vision.emoji_packages import fake_artists
 from tests.experiments.vision.trees import domainnet_tree
 
@@ -39,6 +40,21 @@ def test_emoji_is_built_and_then_checked(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(emoji, "build", None)
     main(["data", "emoji"])
     assert capsys.readouterr().out == first
+
+
+def test_other_artists_come_with_the_file_that_names_them(tmp_path, monkeypatch, capsys):
+    sources = fake_artists(tmp_path / "sources")
+    monkeypatch.setenv("TRACE_DATA", str(tmp_path / "data"))
+    build = emoji.build
+    monkeypatch.setattr(emoji, "build", lambda root, domains: build(root, domains=domains, **sources))
+    main(["data", "emoji", "--domains", "real", "sketch"])
+    before, page = capsys.readouterr().out.split("\n\n")[:2]
+    assert "configs/data/emoji-1-real-sketch.yaml" in before
+    assert "data=emoji-1-real-sketch source=real target=sketch" in before
+    (tmp_path / "emoji-1-real-sketch.yaml").write_text(page)
+    found = load_dataset(str(tmp_path / "emoji-1-real-sketch.yaml"))
+    assert (found.name, found.domains) == ("emoji-1-real-sketch", ("real", "sketch"))
+    assert found.images("sketch", "test").paths
 
 
 def test_download_is_asked_for(tmp_path, monkeypatch):

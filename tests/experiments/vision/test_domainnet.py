@@ -11,7 +11,8 @@ from experiments.errors import UserError
 from experiments.vision import domainnet
 from experiments.vision.archives import sha256
 from experiments.vision.check import as_text
-from experiments.vision.domainnet import EXPECTED, PARTS, Part, download, verify
+from experiments.vision.domainnet import PARTS, Part, download, verify
+from experiments.vision.domainnet_counts import EXPECTED
 from experiments.vision.downloads import fetch
 from tests.experiments.vision.servers import serving
 from tests.experiments.vision.trees import domainnet_tree

@@ -1,12 +1,14 @@
 """The gate from end to end on a small tree: every kind of candidate, with what must hold by construction."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
 
 from experiments.config import expand
 from experiments.errors import UserError
-from experiments.gate import Config, label_free, run
+from experiments.gate import Candidate, Config, label_free, run
 from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
@@ -51,10 +53,58 @@ def test_a_gate_without_candidates_says_so(config):
         run(Config(**{**vars(config), "candidates": []}), Silent())
 
 
-def test_a_depth_that_is_not_cached_is_refused(config):
-    candidates = [type(config.candidates[0])(name="deep", depth="full")]
-    with pytest.raises(UserError, match="depth 'full' of a candidate is unknown"):
+def test_an_unknown_depth_is_refused(config):
+    candidates = [Candidate(name="deep", depth="neck")]
+    with pytest.raises(UserError, match="depth 'neck' is unknown: take one of head, block, full"):
         run(Config(**{**vars(config), "candidates": candidates}), Silent())
+
+
+def test_a_whole_network_is_a_candidate(config):
+    """With steps of nothing it is Q, up to the order of sums; with real ones it is another update than the head's."""
+    still, moved = (Candidate(name="full", depth="full", lr=lr, epochs=1) for lr in (1e-12, 0.01))
+    head = Candidate(name="full", lr=0.01, epochs=1)
+    rows = run(Config(**{**vars(config), "candidates": [still, moved, head]}), Silent())["columns"]
+    assert rows["error_change"][0] == 0
+    assert rows["output_distance"][0] < 1e-9 < rows["output_distance"][1]
+    assert rows["output_distance"][1] != pytest.approx(rows["output_distance"][2], rel=1e-3)
+
+
+class Killed(BaseException):
+    pass
+
+
+class Interrupted(Silent):
+    """Keeps its checkpoint as a file would, and ends the run at the given save."""
+
+    def __init__(self, kill_at):
+        self.content, self.saves, self.kill_at, self.logged = None, 0, kill_at, []
+
+    def log(self, step, **values):
+        self.logged.append(step)
+
+    def save(self, state):
+        file = io.BytesIO()
+        torch.save(state, file)
+        self.content, self.saves = file.getvalue(), self.saves + 1
+        if self.saves == self.kill_at:
+            raise Killed
+
+    def load(self):
+        return None if self.content is None else torch.load(io.BytesIO(self.content), weights_only=True)
+
+
+@pytest.mark.parametrize("kill_at", [1, 4, 5, 7])
+def test_a_run_that_was_killed_goes_on_to_the_same_record(config, kill_at):
+    """In Q's training, in a candidate's, after its row, and in the whole network's."""
+    candidates = [Candidate(name="head", lr=0.01, epochs=2), Candidate(name="full", depth="full", lr=0.01, epochs=2)]
+    made = Config(**{**vars(config), "candidates": candidates})
+    context = Interrupted(kill_at)
+    with pytest.raises(Killed):
+        run(made, context)
+    again = run(made, context)
+    assert again == run(made, Silent())
+    assert context.saves == 2 + 2 * 3  # two epochs of Q, and of each candidate two epochs and a row: none is done twice
+    assert context.logged == [0, 1]
 
 
 def test_controls_are_updates_of_the_same_models():
@@ -65,6 +115,17 @@ def test_controls_are_updates_of_the_same_models():
         for variant in ("cpu", "controls")
     )
     assert plain == controls
+
+
+def test_the_studies_share_one_q():
+    """All of them name it Q on the same images, and its defaults leave it unfinished on the stand-in."""
+    shared = ("data", "source", "arch", "source_lr", "source_epochs", "train_share")
+    made = [
+        tuple(getattr(point.config, name) for name in shared)
+        for experiment in ("gate", "active", "anchoring")
+        for point in expand(experiment, ["config=cpu"])
+    ]
+    assert len(set(made)) == 1
 
 
 @pytest.mark.parametrize(("name", "seeds"), [("cpu", 8), ("paper", 4)])

@@ -119,13 +119,16 @@ def test_data_that_are_not_there_name_the_command_that_gets_them(tmp_path, monke
         load_dataset(name)
     domainnet_tree(tmp_path / images.FOLDERS[name])
     assert load_dataset(name).domains == DOMAINS
+    with pytest.raises(UserError, match="has no domain 'twemoji': it has") as found:
+        load_dataset(name).images("twemoji", "train")
+    assert (f"data emoji --domains {DOMAINS[0]} twemoji`" in str(found.value)) == (name == "emoji")
 
 
 def test_a_folder_of_ones_own(tmp_path, tree):
     config = tmp_path / "own.yaml"
-    config.write_text(f"name: own\nroot: {tree}\ndomains: [sketch, real]\nanchors: [real]\n")
+    config.write_text(f"name: own\nroot: {tree}\ndomains: [sketch, real]\n")
     data = load_dataset(str(config))
-    assert (data.name, data.domains, data.anchors) == ("own", ("sketch", "real"), ("real",))
+    assert (data.name, data.domains) == ("own", ("sketch", "real"))
     assert len(data.images("sketch", "test").paths) == 12
 
 
@@ -135,7 +138,7 @@ def test_a_folder_of_ones_own(tmp_path, tree):
         ("name: own\nroot: x\ndomain: [a]", "did you mean domains"),
         ("name: own\ndomains: [a]", "missing mandatory value.*root"),
         ("name: own\nroot: x\ndomains: []", "domains is empty"),
-        ("name: own\nroot: x\ndomains: [a]\nanchors: [b]", "anchor 'b' is none of its domains"),
+        ("name: own\nroot: x\ndomains: [a]\nanchors: [a]", "no config key 'anchors'"),
     ],
 )
 def test_a_wrong_yaml_is_answered(tmp_path, text, message):
