@@ -78,7 +78,7 @@ def test_the_figure_has_both_losses_of_both_studies_and_curves_that_start_at_pla
         assert ax.get_xlabel()
         assert ax.get_ylabel()
     (legend,) = figure.legends
-    assert len(legend.get_texts()) == len(STYLES) + 2
+    assert len(legend.get_texts()) == len(STYLES) + 4  # and plain, Q, bands, no change
     plt.close(figure)
 
 

@@ -6,6 +6,7 @@ from experiments.anchoring import Config, run
 from experiments.anchoring_training import SHARED, WEIGHTED
 from experiments.config import expand
 from experiments.errors import UserError
+from experiments.vision.study import Study
 from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
 
 
@@ -42,3 +43,18 @@ def test_mistakes_are_named():
         run(Config(study="blobs"), Silent())
     with pytest.raises(UserError, match="did you mean recipes"):
         expand("anchoring", ["recipe=1"])
+
+
+def test_q_follows_the_samples_to_the_device(tree, monkeypatch):  # noqa: F811
+    """`Study.source_model` gives Q on the CPU; the samples are on the config's device."""
+    moved, inner = [], Study.source_model
+
+    def watched(study, *rest):
+        q = inner(study, *rest)
+        monkeypatch.setattr(q, "to", lambda device: moved.append(device) or q, raising=False)
+        return q
+
+    monkeypatch.setattr(Study, "source_model", watched)
+    (point,) = expand("anchoring", ["config=smoke", "study=images", f"data={tree['data']}"])
+    run(point.config, Silent())
+    assert moved == ["cpu"]
