@@ -11,7 +11,8 @@ from .frame import Frame, evaluated, groups, size, synthetic_frame, where
 from .ledger import Claim, Finding, claim, graded, needs, unfinished
 from .published import EXCERPT, NEAR
 from .records import Record
-from .tables_synthetic import covers, excerpt_part, excerpt_terms, rank_correlation
+from .tables_excerpt import excerpt_part, excerpt_terms
+from .tables_synthetic import covers, rank_correlation
 
 STABLE = 0.2
 """Relative change below which a term counts as staying where it was."""

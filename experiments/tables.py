@@ -10,7 +10,16 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from . import tables_active, tables_anchoring, tables_gate, tables_growth, tables_hours, tables_ridge, tables_synthetic
+from . import (
+    tables_active,
+    tables_anchoring,
+    tables_excerpt,
+    tables_gate,
+    tables_growth,
+    tables_hours,
+    tables_ridge,
+    tables_synthetic,
+)
 from .records import PROFILE, RECORDS, ROOT, Record, with_records
 from .table_text import Table, replace_marked, to_markdown, without, write
 
@@ -70,7 +79,7 @@ def _number(value: float | None, form: str, *, scale: float = 1.0) -> str:
 
 MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
     "ridge-scaling": ("ridge", tables_ridge.ridge_scaling),
-    "combined-excerpt": ("synthetic", tables_synthetic.combined_excerpt),
+    "combined-excerpt": ("synthetic", tables_excerpt.combined_excerpt),
     "rank-power": ("synthetic", tables_synthetic.rank_power),
     "glance": ("synthetic", tables_synthetic.glance),
     "trace-domainnet-main": ("active", tables_active.main),

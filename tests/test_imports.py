@@ -14,13 +14,23 @@ READERS = (
     "tables", "tables_*", "figures", "figures_*", "claims", "claims_*", "*_reading", "frame", "ledger", "published",
 )  # fmt: skip
 """Modules of experiments/ that turn records into tables, figures and claims."""
-ALLOWED = (*READERS, "records", "errors", "config", "table_text", "figure_style", "active_rounds", "gate_scores")
+ALLOWED = (
+    *READERS,
+    "records",
+    "errors",
+    "config",
+    "table_text",
+    "figure_style",
+    "active_rounds",
+    "gate_scores",
+    "repeats",
+)
 """What they may reach there; `config` reads the YAML of a grid, and runs nothing."""
 TRAINING = ("training", "models", "worlds", "anchor_penalty", "adapters", "tool", "__main__")
 """What they may not reach in trace/."""
 EXCEPTIONS = {
     ("experiments.figures", "experiments.figures_images"): "loaded where a figure with images is asked for, not before",
-    ("experiments.tables_hours", "experiments.vision.domainnet"): "for DomainNet's counts alone",
+    ("experiments.frame", "trace.worlds"): "asks which fields a world has, and draws nothing",
 }
 """Imports that a walk does not follow, with their reason."""
 

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import tables_synthetic
+from experiments import tables_excerpt, tables_synthetic
 from experiments.records import of_profile, read_records
 from experiments.table_text import MISSING, to_markdown
 from experiments.tables import MAKERS
-from experiments.tables_synthetic import covers, excerpt_terms, leak, rank_correlation
+from experiments.tables_excerpt import excerpt_terms
+from experiments.tables_synthetic import covers, leak, rank_correlation
 from tests.experiments.synthetic_records import both, excerpt, grid, isolation, record
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -84,7 +85,7 @@ def test_the_two_readings_of_the_excerpt():
 
 
 def test_excerpt_has_the_published_rows_and_names_missing_ones():
-    table = tables_synthetic.combined_excerpt(excerpt())
+    table = tables_excerpt.combined_excerpt(excerpt())
     assert sum(row[3] == "paper" for row in table.rows) == 7
     assert MISSING in rows(table, "moons_warp", "2", "2000", "ours, MLP")[0]
     assert MISSING not in rows(table, "blobs_shift", "1", "2000", "ours, logistic")[0]
