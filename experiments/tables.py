@@ -10,7 +10,16 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from . import tables_active, tables_anchoring, tables_gate, tables_growth, tables_hours, tables_ridge, tables_synthetic
+from . import (
+    tables_active,
+    tables_anchoring,
+    tables_gate,
+    tables_growth,
+    tables_hours,
+    tables_isolation,
+    tables_ridge,
+    tables_synthetic,
+)
 from .records import PROFILE, RECORDS, ROOT, Record, with_records
 from .table_text import Table, replace_marked, to_markdown, without, write
 
@@ -82,7 +91,7 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
     "gate-paired": ("gate", tables_gate.gate_paired),
     "gate-controls": ("gate", tables_gate.gate_controls),
     "coverage": ("synthetic", tables_synthetic.coverage),
-    "isolation": ("isolation", tables_synthetic.isolation),
+    "isolation": ("isolation", tables_isolation.isolation),
     "anchoring": ("anchoring", tables_anchoring.anchoring),
     "benchmark": ("benchmark", benchmark),
     "growth": ("benchmark", tables_growth.growth),

@@ -14,7 +14,9 @@ READERS = (
     "tables", "tables_*", "figures", "figures_*", "claims", "claims_*", "*_reading", "frame", "ledger", "published",
 )  # fmt: skip
 """Modules of experiments/ that turn records into tables, figures and claims."""
-ALLOWED = (*READERS, "records", "errors", "config", "table_text", "figure_style", "active_rounds", "gate_scores")
+ALLOWED = (
+    *READERS, "records", "errors", "config", "repeats", "table_text", "figure_style", "active_rounds", "gate_scores",
+)  # fmt: skip
 """What they may reach there; `config` reads the YAML of a grid, and runs nothing."""
 TRAINING = ("training", "models", "worlds", "anchor_penalty", "adapters", "tool", "__main__")
 """What they may not reach in trace/."""
