@@ -6,7 +6,8 @@ from .claims_attribution import STABLE
 from .frame import Frame, groups, isolation_frame, size, where
 from .ledger import Finding, Verdict, claim, graded, needs, unfinished
 from .records import Record
-from .tables_synthetic import interval, leak, rank_correlation
+from .tables_isolation import leak
+from .tables_synthetic import interval, rank_correlation
 
 NO_STEPS = unfinished("isolation", "runs that vary the step size")
 

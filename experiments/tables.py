@@ -17,6 +17,7 @@ from . import (
     tables_gate,
     tables_growth,
     tables_hours,
+    tables_isolation,
     tables_ridge,
     tables_synthetic,
 )
@@ -91,7 +92,7 @@ MAKERS: dict[str, tuple[str, Callable[[list[Record]], Table]]] = {
     "gate-paired": ("gate", tables_gate.gate_paired),
     "gate-controls": ("gate", tables_gate.gate_controls),
     "coverage": ("synthetic", tables_synthetic.coverage),
-    "isolation": ("isolation", tables_synthetic.isolation),
+    "isolation": ("isolation", tables_isolation.isolation),
     "anchoring": ("anchoring", tables_anchoring.anchoring),
     "benchmark": ("benchmark", benchmark),
     "growth": ("benchmark", tables_growth.growth),

@@ -1,4 +1,4 @@
-"""The tables of the synthetic worlds, from records: `rank-power`, `glance`, `coverage`, `isolation`."""
+"""The tables of the synthetic worlds, from records: `rank-power`, `glance`, `coverage`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from trace.bootstrap import BootstrapInterval, clustered_bootstrap
 from trace.metrics import spearman
 
-from .frame import Frame, evaluated, groups, isolation_frame, size, synthetic_frame, where
+from .frame import Frame, evaluated, groups, size, synthetic_frame, where
 from .published import RANK_POWER
 from .records import Record
 from .table_text import MISSING, Table
@@ -41,17 +41,6 @@ BOUNDS = {
     "anchor_worst_label": "anchor bound, as estimated",
     "anchor_upper": "anchor bound, upper end",
 }
-
-ISOLATED = {
-    "output_distance": "output distance",
-    "distance": "OT distance",
-    "sensitivity_target": "L_x of Q~",
-    "emp_shift_ot": "EmpShift OT",
-    "bound_ot": "B OT",
-    "abs_risk_change": "|Delta R|",
-}
-"""Columns of the isolation table."""
-
 
 FEW = 10
 """Seeds; of fewer a percentile interval is clearly too narrow (of 4 it covers a normal mean in 79% of draws)."""
@@ -171,36 +160,3 @@ def spread(values: NDArray[np.float64]) -> str:
     if np.isnan(values).any():
         return MISSING
     return f"{values.mean():.3g} ({values.std(ddof=1):.1g})" if len(values) > 1 else f"{values.mean():.3g}"
-
-
-def isolation(records: list[Record]) -> Table:
-    """Every setting's terms; below each block, how far each column moved and how well it ranks |Delta R|."""
-    frame = isolation_frame(records)
-    rows = []
-    for world, vary in sorted(groups(frame, "world", "vary")):
-        part = where(frame, world=world, vary=vary)
-        knob = "finetune_lr" if vary == "lr" else "severity"
-        for value in dict.fromkeys(part[knob].tolist()):
-            at = where(part, **{knob: value})
-            rows.append([world, vary, f"{value:g}", *(spread(at[name]) for name in ISOLATED)])
-        rows.append([world, vary, "largest / smallest", *(f"{leak(part, knob, name):.3g}" for name in ISOLATED)])
-        rows.append([world, vary, "rho with |Delta R|", *(_rho_cell(part, name) for name in ISOLATED)])
-    caption = (
-        "One cause at a time: mean (standard deviation) over seeds. With 'lr' the shift is fixed and the step size of "
-        "the fine-tuning moves, with 'severity' the training is fixed. 'largest / smallest' compares means: 1 "
-        f"stays put. rho is Spearman's over all pairs of a block with a {over_seeds(frame)}."
-    )
-    return Table(caption, ["world", "vary", "value", *ISOLATED.values()], rows)
-
-
-def _rho_cell(part: Frame, name: str) -> str:
-    if name == "abs_risk_change":
-        return ""
-    found = rank_correlation(part, name)
-    return found.reason or interval(found, "{:.2f}")
-
-
-def leak(frame: Frame, knob: str, name: str) -> float:
-    """How far a column moves when a knob is turned: the largest over the smallest mean."""
-    means = [where(frame, **{knob: value})[name].mean() for value in dict.fromkeys(frame[knob].tolist())]
-    return float(max(means) / min(means)) if min(means) > 0 else float("inf")

@@ -15,16 +15,8 @@ READERS = (
 )  # fmt: skip
 """Modules of experiments/ that turn records into tables, figures and claims."""
 ALLOWED = (
-    *READERS,
-    "records",
-    "errors",
-    "config",
-    "table_text",
-    "figure_style",
-    "active_rounds",
-    "gate_scores",
-    "repeats",
-)
+    *READERS, "records", "errors", "config", "repeats", "table_text", "figure_style", "active_rounds", "gate_scores",
+)  # fmt: skip
 """What they may reach there; `config` reads the YAML of a grid, and runs nothing."""
 TRAINING = ("training", "models", "worlds", "anchor_penalty", "adapters", "tool", "__main__")
 """What they may not reach in trace/."""

@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import tables_excerpt, tables_synthetic
+from experiments import tables_excerpt, tables_isolation, tables_synthetic
 from experiments.records import of_profile, read_records
 from experiments.table_text import MISSING, to_markdown
 from experiments.tables import MAKERS
 from experiments.tables_excerpt import excerpt_terms
-from experiments.tables_synthetic import covers, leak, rank_correlation
+from experiments.tables_isolation import leak
+from experiments.tables_synthetic import covers, rank_correlation
 from tests.experiments.synthetic_records import both, excerpt, grid, isolation, record
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -92,7 +93,7 @@ def test_excerpt_has_the_published_rows_and_names_missing_ones():
 
 
 def test_isolation_says_what_moved():
-    table = tables_synthetic.isolation([isolation(output_distance=lambda v, k: v + 0 * k)])
+    table = tables_isolation.isolation([isolation(output_distance=lambda v, k: v + 0 * k)])
     (moved,) = rows(table, "blobs_shift", "lr", "largest / smallest")
     assert moved[3:5] == ["100", "1"]
     (rho,) = rows(table, "blobs_shift", "lr", "rho with |Delta R|")
