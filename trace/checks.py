@@ -113,6 +113,11 @@ def check_labels(y: Tensor, name: str, *, length: int, num_classes: int) -> Tens
         )
     if y.shape != (length,):
         raise ValueError(f"{name} has shape {list(y.shape)} for {length} samples: pass one label per sample, shape [n]")
+    if num_classes < 2:
+        raise ValueError(
+            f"{name} holds classes, but the model has one output: return [-f/2, f/2] for a margin f, or use squared "
+            "error"
+        )
     if length and not (int(y.min()) >= 0 and int(y.max()) < num_classes):
         raise ValueError(
             f"{name} holds labels {int(y.min())} to {int(y.max())}, but the model has {num_classes} outputs: "

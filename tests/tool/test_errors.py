@@ -33,8 +33,8 @@ def bad_samples():
     return [
         ("nan", {"x": hole, "y": y}, "x holds NaN or infinity (first in row 7)"),
         ("wide", {"x": np.hstack([x, x]), "y": y}, "wide.npz has shape [6], one of"),
-        ("label", {"x": x, "y": y + 6}, "holds labels 6 to 7, but the model has 2 outputs"),
-        ("one", {"x": x, "y": 0 * y}, "source holds one class only"),
+        ("label", {"x": x, "y": y + 6}, "label.npz: y holds labels 6 to 7, but the model has 2 outputs"),
+        ("one", {"x": x, "y": 0 * y}, "one.npz holds one class only"),
         ("short", {"x": x, "y": y[:5]}, "y has shape [5] for 40 rows of x"),
         ("half", {"x": x, "y": y + 0.5}, "the label of row 0 is"),
         ("key", {"x": x, "Y": y}, "holds 'Y', which is none of x, y"),
@@ -77,6 +77,8 @@ def test_bad_samples(tool, update, tmp_path, name, arrays, words):
         (["--loss", "hinge"], "--loss hinge is not known: use cross-entropy"),
         (["--loss", "squared-error:x"], "'x' is no number"),
         (["--device", "cuda:9"], "--device cuda:9 is not available"),
+        (["--loss", "cross-entropy:-1"], "--loss cross-entropy:-1: "),
+        (["--gradients", "features"], "--gradients features needs --features SUBMODULE"),
         (["--device", "meta"], "--device meta is not available"),
         (["--device", "toaster"], "--device toaster is not available"),
         (["--features", "hidden"], "is TorchScript, whose layers cannot be watched"),
@@ -114,6 +116,21 @@ def test_saved_outputs_must_be_there(tool, update):
     assert "target.npz holds no logits, which no --model needs" in err
 
 
+def test_outputs_that_do_not_fit_each_other_or_the_labels(tool, update, tmp_path):
+    for name in ("source", "target"):
+        arrays = dict(np.load(update / f"{name}_logits.npz"))
+        np.savez(tmp_path / f"{name}.npz", **{**arrays, "new_logits": arrays["new_logits"][:, :1]})
+        np.savez(tmp_path / f"{name}_one.npz", **{key: v[:, :1] if "logits" in key else v for key, v in arrays.items()})
+    code, _, err = tool("diagnose", "--source", tmp_path / "source.npz", "--target", tmp_path / "target.npz")
+    assert code == 3
+    assert "--model has 2 outputs, --new-model 1: compare models of one task" in err
+    code, _, err = tool("diagnose", "--source", tmp_path / "source_one.npz", "--target", tmp_path / "target_one.npz")
+    assert code == 3
+    assert (
+        "y holds classes, but the model has one output: return [-f/2, f/2] for a margin f, or use squared error" in err
+    )
+
+
 def test_saved_outputs_of_another_width(tool, update, tmp_path):
     arrays = dict(np.load(update / "source_logits.npz"))
     np.savez(tmp_path / "narrow.npz", **{**arrays, "logits": arrays["logits"][:, :1]})
@@ -138,7 +155,7 @@ def test_the_anchor_is_named_where_there_are_several(tool, update, tmp_path):
     anchors = ("--source", f"a={update / 'source.npz'}", "--source", f"b={tmp_path / 'one.npz'}")
     code, _, err = tool("diagnose", *models, *anchors)
     assert code == 3
-    assert "anchor b: source holds one class only" in err
+    assert "one.npz holds one class only, so its risk says nothing: give rows of two classes" in err
     code, _, err = tool("diagnose", *models, *anchors, "--anchor-test", update / "test.npz")
     assert code == 3
     assert "test.npz names no anchor: write NAME=" in err

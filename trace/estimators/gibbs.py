@@ -125,6 +125,6 @@ def resolved_clouds(x: Tensor, a: Tensor, y: Tensor, b: Tensor, epsilon: float, 
     if not clouds.max_exponent() <= 0.01 / torch.finfo(torch.float64).eps:
         raise ValueError(
             f"squared distances reach {clouds.max_exponent():.0e} epsilon, more than float64 resolves: "
-            "rescale the samples, drop outliers or raise epsilon"
+            "rescale the samples, drop outliers or raise epsilon (on the command line --set epsilon=...)"
         )
     return clouds

@@ -111,7 +111,7 @@ def rkhs_norm(
     if at_edge:
         warnings.warn(
             f"the ridge chosen by cross-validation, {float(grid[best]):.1e}, is on the edge of its grid, so the "
-            "RKHS norm depends on the grid: widen ridges, or read the norm as a scale only",
+            "RKHS norm depends on the grid: give more held-out target rows, or read the norm as a scale only",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -100,6 +100,8 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
     features = arguments.features or ("identity" if loader.has_inputs else "saved")
     if arguments.scale == "columns" and features == "saved":
         raise ToolError("--scale columns changes inputs, but the shift is measured in saved features: save them scaled")
+    if arguments.gradients == "features" and features in ("identity", "saved"):
+        raise ToolError("--gradients features needs --features SUBMODULE, where they are taken: name one of the models")
     question = Question(
         loss=loss,
         classes=classes,

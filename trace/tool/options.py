@@ -73,10 +73,13 @@ def loss_from(text: str) -> Loss:
         limit = float(number) if number else None
     except ValueError:
         raise ToolError(f"--loss {text}: {number!r} is no number: use {_LOSSES}") from None
-    if name == "cross-entropy":
-        return ClippedCrossEntropy() if limit is None else ClippedCrossEntropy(limit)
-    if name == "squared-error":
-        return SquaredError(limit)
+    try:
+        if name == "cross-entropy":
+            return ClippedCrossEntropy() if limit is None else ClippedCrossEntropy(limit)
+        if name == "squared-error":
+            return SquaredError(limit)
+    except ValueError as error:
+        raise ToolError(f"--loss {text}: {error}") from error
     raise ToolError(f"--loss {text} is not known: use {_LOSSES}")
 
 

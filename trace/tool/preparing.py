@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..checks import check_labels
 from ..features import extract_with_outputs, identity
 from ..losses import Loss
 from ..probe import Features, Probe
@@ -102,7 +103,12 @@ def prepare(
     with stages("outputs"):
         layer = models[0].layer(q.features) if q.features not in ("identity", "saved") else None
         features = _features(run[0], layer, probes[0], q, parts)
-        _check_classes(q, probes[0].outputs(target.sample).shape[1])
+        widths = [probe.outputs(target.sample).shape[1] for probe in probes]
+        if widths[0] != widths[1]:
+            raise ToolError(f"--model has {widths[0]} outputs, --new-model {widths[1]}: compare models of one task")
+        _check_classes(q, widths[0])
+        if q.loss.classification:
+            _check_labels(parts, [a.source for a in anchors] + [a.test for a in anchors if a.test], widths[0])
         notes += [_PROBABILITIES.format(p.name) for p in probes if _sums_to_one(p.outputs(target.sample))]
     return Prepared(list(anchors), target, target_val, probes, features, at, notes)
 
@@ -156,6 +162,17 @@ def _check_classes(q: Question, num_outputs: int) -> None:
             f"there are {len(q.classes)} classes ({shown}) and {num_outputs} outputs: list a name for every output, in "
             "their order, with --classes"
         )
+
+
+def _check_labels(parts: Sequence[Part], with_risk: Sequence[Part], num_outputs: int) -> None:
+    """Labels that fit the models, and more than one class where a risk is read off them; the file is named."""
+    for part in parts:
+        y = part.sample.y
+        if y is None:
+            continue
+        check_labels(y, f"{part.origin}: y", length=len(y), num_classes=num_outputs)
+        if any(part is one for one in with_risk) and len(y.unique()) < 2:
+            raise ToolError(f"{part.origin} holds one class only, so its risk says nothing: give rows of two classes")
 
 
 def _check_alike(parts: Sequence[Part]) -> None:
