@@ -81,3 +81,8 @@ def diagnosed(tool):
         return json.loads(out)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def x():
+    return torch.from_numpy(rows(30, 0.0, 0)[0])
