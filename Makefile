@@ -8,7 +8,7 @@ BIN := .venv/bin
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: .venv/.installed  ## .venv with everything pinned (about 3 minutes, once)
+setup: .venv/.installed  ## .venv with every direct dependency pinned (about 3 minutes, once)
 
 .venv/.installed: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -136,7 +136,7 @@ def test_verdict_alone():
 def test_scores_without_numbers_are_shown():
     v = AnchorVerdict("a", "inconclusive", "trace_w", math.nan, -math.inf, math.inf, 0.3, None, "No score.")
     page = Page(to_html([], verdict=Verdict("inconclusive", (v,), "a"), title="t", about={}))
-    assert "trace w n/a, interval [-inf, inf], threshold 0.3." in page.text
+    assert "trace w n/a, interval [-inf, inf], limit 0.3." in page.text
 
 
 def test_past_updates_without_a_verdict():
@@ -214,3 +214,10 @@ def test_escape_and_tables():
     assert '<td class="number">1.5</td>' in grid
     assert '<th scope="row">&lt;x&gt;</th>' in grid
     assert 'aria-label="a &quot;caption&quot;"' in grid
+
+
+def test_the_verdict_s_numbers_are_those_of_its_sentence():
+    v = AnchorVerdict("a", "inconclusive", "anchor_disagreement", 0.09, 0.05, 0.14, 0.1, 900, "It holds 10%.")
+    page = Page(to_html([], verdict=Verdict("inconclusive", (v,), "a"), title="t", about={}))
+    assert "anchor disagreement 9%, interval [5%, 14%], limit 10%." in page.text
+    assert "samples would decide" not in page.text

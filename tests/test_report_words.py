@@ -6,8 +6,9 @@ import math
 import torch
 
 from trace import Sample, diagnose
+from trace.diagnostic import FORMS
 from trace.losses import SquaredError
-from trace.report_words import in_words
+from trace.report_words import REMAINDERS, TERMS, glossary, in_words
 
 
 def update(shift=0.0, *, labelled=True, test=True, n=200):
@@ -20,6 +21,18 @@ def update(shift=0.0, *, labelled=True, test=True, n=200):
         Sample(x_new, y_new if labelled else None), source_val=source, target_val=Sample(x_new, y_new),
         anchor_test=source if test else None, generator=g,
     )  # fmt: skip
+
+
+def test_every_term_has_its_words():
+    d = update(n=50)
+    assert set(TERMS) == set(d.core_terms())
+    assert set(REMAINDERS) == {(key, form) for form in FORMS for key in d.remainders(form)}
+    for form in FORMS:
+        words = glossary(form)
+        assert len(words) == len(d.core_terms(form)) + len(d.remainders(form)) + 2
+        assert all(text.endswith(".") for text in words.values())
+    assert "n^(-1/d)" in glossary("ot")["population"]
+    assert "in any dimension" in glossary("hybrid")["population"]
 
 
 def test_the_whole_story():

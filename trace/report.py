@@ -5,43 +5,37 @@ from __future__ import annotations
 import math
 
 from .diagnostic import FORMS, Diagnostic, Form
-from .report_words import GLOSSARY, in_words
-
-MEANING = {
-    # term: its name, what makes it large and what lowers it
-    "gap_source": ("source generalisation gap", "overfitting of the old model: more anchor data or regularisation"),
-    "gap_target": ("target generalisation gap", "overfitting of the new model: more target data or regularisation"),
-    "model_change": ("model change", "the update moved the outputs: lower learning rate, fewer epochs, distillation"),
-    "emp_shift": ("covariate-shift penalty", "the inputs moved away from the anchor: collect data closer to it"),
-}
+from .report_words import REMAINDERS, TERMS, glossary, in_words
 
 
 def to_text(d: Diagnostic) -> str:
     """The attribution as aligned text for a terminal."""
     lines = ["TRACE diagnostic", headline(d), *in_words(d), ""]
-    lines += [*_aligned(term_rows(d)), "", *_aligned(bound_rows(d)), ""]
-    lines += ["on the anchor's own inputs:", *_aligned(anchor_rows(d))]
+    lines += [*aligned(term_rows(d)), "", *aligned(bound_rows(d)), ""]
+    lines += ["on the anchor's own inputs:", *aligned(anchor_rows(d))]
     if d.reasons:
         lines += [
             "",
             "not available, or to be read with care:",
             *(f"  {name}: {why}" for name, why in sorted(d.reasons.items())),
         ]
-    lines += ["", "what the words mean:", *(f"  {name}: {text}" for name, text in GLOSSARY.items())]
+    lines += ["", "what the words mean:", *(f"  {name}: {text}" for name, text in glossary(drawn_form(d)).items())]
     return "\n".join(line.rstrip() for line in [*lines, "", _footer(d)])
 
 
 def to_markdown(d: Diagnostic) -> str:
     """The attribution as Markdown tables, e.g. for a pull request."""
     parts = ["## TRACE diagnostic", f"**{headline(d)}** {' '.join(in_words(d))}"]
-    parts += [_table(term_rows(d)), _table(bound_rows(d))]
-    parts += ["On the anchor's own inputs:", _table(anchor_rows(d))]
+    parts += [markdown_table(term_rows(d)), markdown_table(bound_rows(d))]
+    parts += ["On the anchor's own inputs:", markdown_table(anchor_rows(d))]
     if d.reasons:
         parts.append(
             "Not available, or to be read with care:\n\n"
             + "\n".join(f"- `{name}`: {why}" for name, why in sorted(d.reasons.items()))
         )
-    parts.append("What the words mean:\n\n" + "\n".join(f"- *{name}*: {text}" for name, text in GLOSSARY.items()))
+    parts.append(
+        "What the words mean:\n\n" + "\n".join(f"- *{name}*: {text}" for name, text in glossary(drawn_form(d)).items())
+    )
     return "\n\n".join([*parts, _footer(d)])
 
 
@@ -51,9 +45,8 @@ def headline(d: Diagnostic) -> str:
     if not terms:
         return "No term of the bound could be computed."
     largest = max(terms, key=lambda name: terms[name])
-    name, remedy = MEANING[largest]
     change = "" if math.isnan(d.risk_change) else f"True change on the anchor: {number(d.risk_change, sign=True)}. "
-    return f"{change}Largest term: {name} ({number(terms[largest])}); {remedy}."
+    return f"{change}Largest term: {TERMS[largest].name} ({number(terms[largest])}). {TERMS[largest].advice}"
 
 
 def drawn_form(d: Diagnostic) -> Form:
@@ -69,10 +62,10 @@ def term_rows(d: Diagnostic) -> list[list[str]]:
     rows = [["term", *FORMS, f"share ({form})"]]
     shares = d.attribution(form)
     for key in d.core_terms():
-        values = [number(d.core_terms(form)[key]) for form in FORMS]
-        rows.append([MEANING[key][0], *values, percent(shares[key])])
+        values = [number(d.core_terms(each)[key]) for each in FORMS]
+        rows.append([TERMS[key].name, *values, percent(shares[key])])
     for key in d.remainders():
-        rows.append([key.replace("_", " "), *(number(d.remainders(form)[key]) for form in FORMS), ""])
+        rows.append([REMAINDERS[key, form].name, *(number(d.remainders(each)[key]) for each in FORMS), ""])
     return rows
 
 
@@ -149,12 +142,14 @@ def percent(share: float) -> str:
     return "n/a" if math.isnan(share) else f"{share:.0%}"
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
+def aligned(rows: list[list[str]]) -> list[str]:
+    """A table for a terminal, a line each, its columns one below the other."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _table(rows: list[list[str]]) -> str:
+def markdown_table(rows: list[list[str]]) -> str:
+    """A table in Markdown, its header first."""
     header, *body = rows
     lines = [header, ["---"] * len(header), *body]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)

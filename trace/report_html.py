@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib import metadata
 
 import torch
 
-from .gate import AnchorVerdict, Decision, PastUpdate, Verdict
+from .gate import AnchorVerdict, Decision, PastUpdate, Verdict, shown
 from .report import headline, number
 from .report_case import Example, Prediction, ReportCase, report_case
 from .report_markup import element, escape, items, markup_table, paragraph, table
@@ -91,7 +92,7 @@ def _verdict(verdict: Verdict, judged: Sequence[AnchorVerdict], cases: Sequence[
     parts = [element("h2", "Verdict: ", badge)]
     for worst in judged[:1]:
         lead = f"Anchor {worst.anchor} decides. " if len(judged) > 1 else ""
-        svg = intervals([_range(worst, "")], f"Score of {worst.anchor} against the threshold")
+        svg = intervals([_range(worst, "")], f"Score of {worst.anchor} against the limit", _units(worst.score))
         parts += [paragraph(lead + worst.reason), figure(svg, _numbers(worst))]
         parts += [paragraph(headline(case.diagnostic)) for case in cases if case.anchor == worst.anchor]
     parts += [paragraph(verdict.promise)] if verdict.promise else []
@@ -105,25 +106,31 @@ def _range(v: AnchorVerdict, label: str) -> Range:
     return Range(label, v.lower, v.value, v.upper, v.threshold)
 
 
+def _units(score: str) -> Callable[[float], str]:
+    return partial(shown, score=score)
+
+
 def _numbers(v: AnchorVerdict) -> str:
-    words = (
-        f"{v.score.replace('_', ' ')} {number(v.value)}, interval [{number(v.lower)}, {number(v.upper)}], threshold "
-    )
-    return words + f"{number(v.threshold)}." + ("" if v.needed is None else f" About {v.needed} samples would decide.")
+    value, lower, upper, limit = (shown(x, v.score) for x in (v.value, v.lower, v.upper, v.threshold))
+    return f"{v.score.replace('_', ' ')} {value}, interval [{lower}, {upper}], limit {limit}."
 
 
 def _all_anchors(judged: Sequence[AnchorVerdict]) -> str:
     """A line per anchor, worst first, and a picture per score."""
-    rows = [["anchor", "decision", "score", "value", "interval", "threshold", "needed", "why"]]
+    rows = [["anchor", "decision", "score", "value", "interval", "limit", "needed", "why"]]
     for v in judged:
         badge = element("span", escape(f"{_SIGN[v.decision]} {v.decision}"), class_=f"badge {v.decision}")
-        limits = f"[{number(v.lower)},\u00a0{number(v.upper)}]"
-        cells = [v.score.replace("_", " "), number(v.value), limits, number(v.threshold)]
+        limits = f"[{shown(v.lower, v.score)},\u00a0{shown(v.upper, v.score)}]"
+        cells = [v.score.replace("_", " "), shown(v.value, v.score), limits, shown(v.threshold, v.score)]
         cells += ["" if v.needed is None else str(v.needed), v.reason]
         rows.append([element("bdi", escape(v.anchor)), badge, *map(escape, cells)])
     pictures = [
         figure(
-            intervals([_range(v, f"{v.anchor}: {v.decision}") for v in judged if v.score == score], "All anchors"),
+            intervals(
+                [_range(v, f"{v.anchor}: {v.decision}") for v in judged if v.score == score],
+                "All anchors",
+                _units(score),
+            ),
             score.replace("_", " "),
         )
         for score in dict.fromkeys(v.score for v in judged)
@@ -155,13 +162,17 @@ def _history(past: Sequence[PastUpdate], new: AnchorVerdict | None, harm_above: 
             harmful = sum(p.risk_change > harm_above for p in group)
             words += f" {len(group)} scored {side} the threshold, of which {harmful} did harm."
     near = new.value if new is not None and math.isfinite(new.value) else math.inf
-    shown = sorted(known, key=lambda p: (-p.score if near == math.inf else abs(p.score - near), p.name))[:_SHOWN_PAST]
+    near_ones = sorted(known, key=lambda p: (-p.score if near == math.inf else abs(p.score - near), p.name))[
+        :_SHOWN_PAST
+    ]
     rows = [["update", "score", "risk change"]]
-    rows += [[p.name, number(p.score), number(p.risk_change, sign=True)] for p in sorted(shown, key=lambda p: p.score)]
+    rows += [
+        [p.name, number(p.score), number(p.risk_change, sign=True)] for p in sorted(near_ones, key=lambda p: p.score)
+    ]
     caption = (
         "All of them"
-        if len(shown) == len(known)
-        else f"The {len(shown)} " + ("with the largest scores" if near == math.inf else "closest in score")
+        if len(near_ones) == len(known)
+        else f"The {len(near_ones)} " + ("with the largest scores" if near == math.inf else "closest in score")
     )
     drawing = figure(past_scatter(past, new, "Scores of past updates against their risk change", harm_above), words)
     return keep(heading("Against past updates"), element("div", drawing, table(rows, caption), class_="pair"))

@@ -59,12 +59,12 @@ def markup_table(rows: Sequence[Sequence[str]], caption: str) -> str:
     numeric = [bool(body) and all(_NUMBER.fullmatch(row[i]) or not row[i] for row in body) for i in range(len(header))]
     long = [any(len(row[i]) > _LONG and "<" not in row[i] for row in body) for i in range(len(header))]
     classes = ["number" if n else "long" if wide else "" for n, wide in zip(numeric, long, strict=True)]
-    head = [element("th", cell, scope="col", **_class(c)) for cell, c in zip(header, classes, strict=True)]
+    head = [element("th", cell, scope="col", **css_class(c)) for cell, c in zip(header, classes, strict=True)]
     lines = [
         element(
             "tr",
             element("th", row[0], scope="row"),
-            *(element("td", cell, **_class(c)) for cell, c in zip(row[1:], classes[1:], strict=True)),
+            *(element("td", cell, **css_class(c)) for cell, c in zip(row[1:], classes[1:], strict=True)),
         )
         for row in body
     ]
@@ -82,5 +82,6 @@ def _unbroken(cell: str) -> str:
     return _INTERVAL.sub(lambda found: found[0].replace(" ", "\u00a0"), cell)
 
 
-def _class(name: str) -> dict[str, str]:
+def css_class(name: str) -> dict[str, str]:
+    """The attribute of an `element`, if there is a class."""
     return {"class_": name} if name else {}

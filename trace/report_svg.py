@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from .report import number
-from .report_markup import element, escape
+from .report_markup import css_class, element, escape
 
 WIDTH = 400
 _LEFT, _RIGHT = 8, WIDTH - 8
@@ -78,7 +78,7 @@ def picture(height: float, title: str, description: str, *content: str) -> str:
 
 def text(x: float, y: float, words: str, anchor: str = "start", class_: str = "") -> str:
     """Escaped text at a point."""
-    return element("text", escape(words), x=f"{x:g}", y=f"{y:g}", text_anchor=anchor, **_class(class_))
+    return element("text", escape(words), x=f"{x:g}", y=f"{y:g}", text_anchor=anchor, **css_class(class_))
 
 
 def path(d: str, class_: str) -> str:
@@ -149,26 +149,29 @@ def span_of(values: Sequence[float]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def intervals(rows: Sequence[Range], title: str) -> str:
-    """Scores' intervals on one scale, each against its threshold: at or below it is the accepting side."""
+def intervals(rows: Sequence[Range], title: str, shown: Callable[[float], str] = number) -> str:
+    """Scores' intervals on one scale, each against its limit: at or below it is the accepting side.
+
+    ``shown`` writes a score for people, such as in percent.
+    """
     span = span_of([v for row in rows for v in row[1:]])
     scale = Scale(*span, _LEFT, _RIGHT)
     parts, y = [], 0
     for row in rows:
         parts += [text(_LEFT, y + 13, _short(row.label), class_="strong")] if row.label else []
         y += 18 if row.label else 0
-        parts += _range(row, scale, y)
+        parts += _range(row, scale, y, shown)
         y += 52
-    parts += [marked(scale(t), y + 10, number(t), "soft") for t in ticks(*span)]
+    parts += [marked(scale(t), y + 10, shown(t), "soft") for t in ticks(*span)]
     words = [
-        f"{row.label}: ".removeprefix(": ") + f"score {number(row.value)}, interval from {number(row.lower)} to "
-        f"{number(row.upper)}, threshold {number(row.threshold)}"
+        f"{row.label}: ".removeprefix(": ") + f"score {shown(row.value)}, interval from {shown(row.lower)} to "
+        f"{shown(row.upper)}, limit {shown(row.threshold)}"
         for row in rows
     ]
     return picture(y + 16, title, "; ".join(words) + ".", *parts)
 
 
-def _range(row: Range, scale: Scale, y: float) -> list[str]:
+def _range(row: Range, scale: Scale, y: float, shown: Callable[[float], str]) -> list[str]:
     """One interval over its two zones, 46 high."""
     edge = scale(row.threshold) if math.isfinite(row.threshold) else _RIGHT
     low = scale(row.lower) if not math.isnan(row.lower) else _LEFT
@@ -182,7 +185,7 @@ def _range(row: Range, scale: Scale, y: float) -> list[str]:
     if math.isfinite(row.value):
         parts.append(element("circle", cx=scale(row.value), cy=f"{y + 31:g}", r=5, class_="dot"))
     if math.isfinite(row.threshold):
-        words = f"threshold {number(row.threshold)}"
+        words = f"limit {shown(row.threshold)}"
         parts += [path(f"M{edge} {y + 14:g}v34", "threshold"), marked(edge, y + 11, words)]
         if edge - _LEFT > 3.6 * len(words) + 60:
             parts.append(text(_LEFT, y + 11, "accept", class_="soft"))
@@ -195,7 +198,3 @@ def _short(label: str, most: int = 48) -> str:
     """The label with its middle left out where the picture has no room for it."""
     half = (most - 1) // 2
     return label if len(label) <= most else f"{label[:half]}\u2026{label[-half:]}"
-
-
-def _class(name: str) -> dict[str, str]:
-    return {"class_": name} if name else {}

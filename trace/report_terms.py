@@ -8,29 +8,9 @@ from typing import NamedTuple
 from .diagnostic import Diagnostic, Form
 from .estimators.gaps import Gap
 from .estimators.lipschitz import GradientQuantile
-from .report import MEANING, number
+from .report import number
 from .report_svg import Bar
-
-_SAYS = {
-    "gap_source": "The old model's risk on its training sample differs from that on held-out data.",
-    "gap_target": "The new model's risk on its training sample differs from that on held-out data.",
-    "model_change": "The two models' outputs lie apart on the target sample.",
-    "emp_shift": "The inputs moved away from the anchor, weighted by how strongly the losses react to the inputs.",
-}
-_DO = {
-    "gap_source": "A large gap points to overfitting of the old model: regularise it, or collect more anchor data.",
-    "gap_target": "A large gap points to overfitting of the new model: regularise the update (weight decay, early "
-    "stopping, augmentation), or collect more target data.",
-    "model_change": "A large change points to unstable fine-tuning or aggressive hyperparameters: lower the learning "
-    "rate, train for fewer epochs, freeze layers, or distil from the old model.",
-    "emp_shift": "Train the update on data closer to the anchor, or mix anchor data into it; where the sensitivities "
-    "are the large factor, smoother models help.",
-}
-_REMAINDERS = {
-    "label_noise": "sampling of both training samples; four times the data halves it",
-    "validation_error": "size of both validation splits; four times the data halves it",
-    "population": "distance between the training samples and their populations; falls slowly in many dimensions",
-}
+from .report_words import REMAINDERS, TERMS
 
 
 class Reading(NamedTuple):
@@ -49,7 +29,7 @@ def readings(d: Diagnostic, form: Form) -> list[Reading]:
     """The core terms that are available, strongest first."""
     shares, behind = d.attribution(form), _factors(d, form)
     found = [
-        Reading(MEANING[key][0], value, shares[key], _SAYS[key], behind[key], _DO[key])
+        Reading(TERMS[key].name, value, shares[key], TERMS[key].says, behind[key], TERMS[key].advice)
         for key, value in d.core_terms(form).items()
         if not math.isnan(value)
     ]
@@ -58,18 +38,19 @@ def readings(d: Diagnostic, form: Form) -> list[Reading]:
 
 def remainder_readings(d: Diagnostic, form: Form) -> list[tuple[str, str]]:
     """Name and meaning of every remainder, with its value."""
-    return [(key.replace("_", " "), f"{number(v)}; {_REMAINDERS[key]}") for key, v in d.remainders(form).items()]
+    terms = {REMAINDERS[key, form]: value for key, value in d.remainders(form).items()}
+    return [(term.name, f"{number(value)}. {term.says} {term.advice}") for term, value in terms.items()]
 
 
 def core_bars(d: Diagnostic, form: Form) -> list[Bar]:
     """The waterfall from the terms to the core bound."""
-    bars = [Bar(MEANING[key][0], value, "term") for key, value in d.core_terms(form).items()]
+    bars = [Bar(TERMS[key].name, value, "term") for key, value in d.core_terms(form).items()]
     return [*bars, Bar("core bound", d.bound_core(form), "total")]
 
 
 def full_bars(d: Diagnostic, form: Form) -> list[Bar]:
     """The waterfall from the core bound over the remainders to the full bound."""
-    bars = [Bar(key.replace("_", " "), value, "remainder") for key, value in d.remainders(form).items()]
+    bars = [Bar(REMAINDERS[key, form].name, value, "remainder") for key, value in d.remainders(form).items()]
     return [Bar("core bound", d.bound_core(form), "total"), *bars, Bar("full bound", d.bound_full(form), "total")]
 
 

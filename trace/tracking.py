@@ -29,7 +29,7 @@ def log_wandb(diagnostic: Diagnostic, run: Any = None, *, prefix: str = "trace",
         prefix: of all names; one per anchor keeps several apart.
         step: of the metrics, as in ``run.log``.
     """
-    wandb = _library("wandb", extra="wandb")
+    wandb = _library("wandb", "wandb")
     given = run or wandb.run
     active = given or wandb.init(project="trace")
     active.config.update({prefix: _settings(diagnostic)}, allow_val_change=True)
@@ -45,7 +45,7 @@ def log_mlflow(diagnostic: Diagnostic, *, prefix: str = "trace", step: int | Non
 
     Args as in `log_wandb`.
     """
-    mlflow = _library("mlflow", extra="mlflow")
+    mlflow = _library("mlflow", "mlflow-skinny")
     opened = mlflow.active_run() is None
     if opened:
         mlflow.start_run()
@@ -71,8 +71,8 @@ def _numbers(value: Any, name: str) -> list[tuple[str, float]]:
     return []
 
 
-def _library(package: str, *, extra: str) -> Any:
+def _library(package: str, distribution: str) -> Any:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise ValueError(f"{package} is not installed: pip install 'trace-shift[{extra}]'") from error
+        raise ValueError(f"{package} is not installed: pip install {distribution}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .gate import Verdict, shown
+from .report import aligned, markdown_table
 from .report_words import sentences
 
 _WORDS = {
@@ -23,21 +24,15 @@ def headline(v: Verdict) -> str:
 
 def to_text(v: Verdict) -> str:
     """The headline, the table of anchors and what it rests on, for a terminal."""
-    rows = _rows(v)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    table = ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n\n".join([headline(v), "\n".join(table), *(["\n".join(_footer(v))] if _footer(v) else [])])
+    return "\n\n".join([headline(v), "\n".join(aligned(_rows(v))), *(["\n".join(_footer(v))] if _footer(v) else [])])
 
 
 def to_markdown(v: Verdict) -> str:
     """The same for a pull request or a job's summary."""
-    header, *body = _rows(v)
-    lines = [header, ["---"] * len(header), *body]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
     decision, _, why = headline(v).partition(":")
     sentence = f"**{decision}**:{why}"
     notes = "\n".join(f"- {line}" for line in _footer(v))
-    return "\n\n".join(["## TRACE gate", sentence, table, *([notes] if notes else [])])
+    return "\n\n".join(["## TRACE gate", sentence, markdown_table(_rows(v)), *([notes] if notes else [])])
 
 
 def as_dict(v: Verdict) -> dict[str, Any]:

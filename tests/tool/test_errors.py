@@ -1,14 +1,19 @@
 """Every mistake gets one sentence and exit code 3, and a traceback only when asked for."""
 
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from packaging.requirements import Requirement
 
 from trace.tool.errors import ToolError, first_line, require
 
 from .conftest import rows
+
+PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
 class Failing(torch.nn.Module):
@@ -198,10 +203,15 @@ def test_help_teaches(tool):
     assert "diagnose" in tool("--help")[1]
 
 
-def test_a_missing_package_names_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    with pytest.raises(ToolError, match=r"reading a.skops needs the package skops: pip install 'trace-shift\[skops\]'"):
-        require("skops.io", extra="skops", purpose="reading a.skops")
+@pytest.mark.parametrize(
+    ("module", "name"), [("skops.io", "skops"), ("PIL.Image", "pillow"), ("yaml", "PyYAML"), ("timm", "timm")]
+)
+def test_a_missing_package_says_what_to_install(monkeypatch, module, name):
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    assert any(Requirement(line).name == name for lines in extras.values() for line in lines)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ToolError, match=f"reading a file needs the package {name}: pip install {name}$"):
+        require(module, purpose="reading a file")
 
 
 def test_first_line():

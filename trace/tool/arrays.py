@@ -44,7 +44,7 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 def read_safetensors(path: Path) -> dict[str, Array]:
     """The arrays of a ``.safetensors`` file."""
-    library = require("safetensors.torch", extra="safetensors", purpose=f"reading {path.name}")
+    library = require("safetensors.torch", purpose=f"reading {path.name}")
     try:
         tensors: dict[str, Tensor] = library.load_file(path)
     except OSError:

@@ -10,20 +10,24 @@ class ToolError(ValueError):
     """One sentence that names the culprit and the remedy."""
 
 
-def require(package: str, *, extra: str, purpose: str) -> Any:
-    """Import an optional package when it is first needed.
+_DISTRIBUTIONS = {"PIL": "pillow", "yaml": "PyYAML"}
+"""What to install for a package of another name."""
+
+
+def require(module: str, *, purpose: str) -> Any:
+    """Import an optional package, or a module of it, when it is first needed.
 
     Raises:
-        ToolError: where it is not installed, with the extra that brings it.
+        ToolError: where it is not installed, with what to install.
     """
+    package = module.split(".")[0]
     try:
-        return importlib.import_module(package)
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != package.split(".")[0]:
+        if error.name is None or error.name.split(".")[0] != package:
             raise
-        raise ToolError(
-            f"{purpose} needs the package {package.split('.')[0]}: pip install 'trace-shift[{extra}]'"
-        ) from error
+        name = _DISTRIBUTIONS.get(package, package)
+        raise ToolError(f"{purpose} needs the package {name}: pip install {name}") from error
 
 
 def first_line(error: BaseException) -> str:

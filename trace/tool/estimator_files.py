@@ -14,7 +14,7 @@ def load_skops(path: Path, *, trust: bool) -> Any:
     Raises:
         ToolError: where the file cannot be read, or holds types that skops does not know, without ``trust``.
     """
-    library = require("skops.io", extra="skops", purpose=f"reading {path.name}")
+    library = require("skops.io", purpose=f"reading {path.name}")
     try:
         unknown: list[str] = library.get_untrusted_types(file=path)
     except Exception as error:

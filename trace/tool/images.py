@@ -87,7 +87,7 @@ def open_image(path: Path) -> Any:
     Raises:
         ToolError: where it is absent, truncated, no image, or has more than 8 bits a channel.
     """
-    pillow = require("PIL.Image", extra="images", purpose="reading images")
+    pillow = require("PIL.Image", purpose="reading images")
     try:
         with pillow.open(path) as image:
             deep = image.mode.startswith(("I", "F"))

@@ -141,7 +141,7 @@ def _transform(arguments: argparse.Namespace, models: tuple[AnyModel, AnyModel])
 
 def _check_same(old: Transform, new: Transform) -> None:
     """Both models must want the same pixels, seen on a picture of all colours that is neither square nor small."""
-    image = require("PIL.Image", extra="images", purpose="reading images")
+    image = require("PIL.Image", purpose="reading images")
     ramp = np.arange(300 * 400 * 3).reshape(300, 400, 3)
     picture = image.fromarray((ramp * 7 // 13 % 256).astype(np.uint8))
     pixels, others = old(picture), new(picture)

@@ -51,7 +51,7 @@ def load_policy(path: str) -> LoadedPolicy:
             threshold, and too few past updates.
     """
     file = Path(path)
-    yaml = require("yaml", extra="policy", purpose="a policy")
+    yaml = require("yaml", purpose="a policy")
     text = read_text(file)
     try:
         keys = yaml.safe_load(text)

@@ -19,11 +19,11 @@ LABELS = ("label", "y", "target")
 
 def read_table(path: Path) -> Any:
     """A pandas data frame."""
-    pandas = require("pandas", extra="tables", purpose=f"reading {path.name}")
+    pandas = require("pandas", purpose=f"reading {path.name}")
     try:
         if path.suffix.lower() == ".csv":
             return pandas.read_csv(path)
-        require("pyarrow", extra="tables", purpose=f"reading {path.name}")
+        require("pyarrow", purpose=f"reading {path.name}")
         return pandas.read_parquet(path, engine="pyarrow")
     except (ToolError, OSError):
         raise

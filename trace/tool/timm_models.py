@@ -23,7 +23,7 @@ def load_timm(spec: str) -> tuple[nn.Module, Callable[[int | None], Transform]]:
     arch, found, weights = spec.removeprefix("timm:").partition("@")
     if not found or not weights:
         raise ToolError(f"{spec} names no weights: write timm:ARCH@weights.safetensors (or .pth)")
-    timm = require("timm", extra="images", purpose=spec)
+    timm = require("timm", purpose=spec)
     if not timm.is_model(arch):
         near = difflib.get_close_matches(arch, timm.list_models(), n=3)
         similar = ", ".join(near) or "timm.list_models() has all"

@@ -23,7 +23,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise ToolError(f"the weights {path} do not exist: name an existing file")
     try:
         if path.suffix == ".safetensors":
-            library = require("safetensors.torch", extra="safetensors", purpose=f"reading {path.name}")
+            library = require("safetensors.torch", purpose=f"reading {path.name}")
             found = library.load_file(path)
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
