@@ -191,7 +191,7 @@ def length_without_docstring(function):
     return function.end_lineno - function.lineno + 1 - (docstring.end_lineno - docstring.lineno + 1 if docstring else 0)
 
 
-@pytest.mark.parametrize("folder", ["trace", "experiments"])
+@pytest.mark.parametrize("folder", ["trace", "experiments", "tests"])
 def test_modules_and_functions_stay_small(folder):
     long = []
     for path in sorted((ROOT / folder).rglob("*.py")):
