@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -31,8 +31,6 @@ class Prediction(NamedTuple):
 class Example(NamedTuple):
     """One row for people to look at."""
 
-    sample: Literal["source", "target"]
-    row: int
     name: str
     value: float
     """What it is ranked by: distance from the source, or total variation between the models."""
@@ -108,8 +106,8 @@ def report_case(
     if num_examples and classifies:
         apart = most_disagreeing(*source_logits, num_examples=num_examples)
     drawn = _image_range(source.x, target.x) if num_examples else None
-    on_source = _Rows("source", source, names[0], source_logits if classifies else None, classes, drawn)
-    on_target = _Rows("target", target, names[1], target_logits if classifies else None, classes, drawn)
+    on_source = _Rows(source, names[0], source_logits if classifies else None, classes, drawn)
+    on_target = _Rows(target, names[1], target_logits if classifies else None, classes, drawn)
     points, shifted = embedding(*features, generator=generator), on_target.examples(far)
     return ReportCase(anchor, diagnostic, points, shifted, on_source.examples(apart), far.typical, apart.typical)
 
@@ -145,7 +143,6 @@ def _image_range(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
 class _Rows(NamedTuple):
     """One sample with all that its examples show."""
 
-    kind: Literal["source", "target"]
     sample: Sample
     names: Sequence[str]
     logits: tuple[Tensor, Tensor] | None
@@ -162,7 +159,7 @@ class _Rows(NamedTuple):
             y = self.sample.y[row]
             label = number(float(y)) if y.is_floating_point() else self._class(int(y))
         image = "" if self.image_range is None else thumbnail(self.sample.x[row], *self.image_range)
-        return Example(self.kind, row, self.names[row], value, old, new, label, image)
+        return Example(self.names[row], value, old, new, label, image)
 
     def _prediction(self, z: Tensor) -> Prediction:
         best = int(z.argmax())

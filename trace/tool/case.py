@@ -33,9 +33,9 @@ class Case(NamedTuple):
     source_features: Tensor
     target_features: Tensor
     """h of both samples, ``[n, k]`` and ``[m, k]``."""
-    source_logits: tuple[Tensor, Tensor]
+    source_logits: tuple[Tensor, Tensor] | None
     target_logits: tuple[Tensor, Tensor]
-    """Q and Q~ on each sample, ``[n, C]`` and ``[m, C]``."""
+    """Q and Q~ on each sample, ``[n, C]`` and ``[m, C]``; on the source only for a page, which shows its rows."""
     names: tuple[list[str], list[str]]
     """What to call the rows of source and target: file names, or row numbers."""
     seconds: dict[str, float]
@@ -109,7 +109,9 @@ def _case(
             stage=stages,
         )  # fmt: skip
         with stages("outputs"):
-            on_source = (old.outputs(anchor.source.sample), new.outputs(anchor.source.sample))
+            on_source = (
+                (old.outputs(anchor.source.sample), new.outputs(anchor.source.sample)) if question.page else None
+            )
     return Case(
         anchor=anchor.name,
         diagnostic=assemble(evidence, old.settings),

@@ -110,6 +110,7 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
         unit_features=arguments.unit_features,
         gradients=arguments.gradients,
         scale_columns=arguments.scale == "columns" or (arguments.scale == "auto" and loader.tables),
+        page=bool(arguments.html),
         scale_epsilon=not arguments.unit_features and not any(s.startswith("epsilon=") for s in arguments.settings),
     )
     found = measure(models, anchors, target, target_val, question, generator=generator, stages=stages)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from ..gate import PastUpdate, Verdict
-from ..report_html import report_case, to_html
+from ..report_html import ReportCase, report_case, to_html
 from .case import Case
 
 
@@ -23,11 +23,28 @@ def page(
 ) -> str:
     """Everything about the cases, and the verdict on them if there is one; its notes hold those of the cases."""
     generator = torch.Generator().manual_seed(getattr(arguments, "seed", 0))
-    shown = [report_case(*case[:9], generator=generator, classes=case.classes) for case in found]
+    shown = [_shown(case, generator) for case in found]
     if verdict is None:
         shown = [each._replace(notes=case.notes) for each, case in zip(shown, found, strict=True)]
     return to_html(shown, verdict=verdict, past=past, harm_above=harm_above, title=title,
                    about=_about(found, arguments))  # fmt: skip
+
+
+def _shown(case: Case, generator: torch.Generator) -> ReportCase:
+    assert case.source_logits is not None
+    return report_case(
+        anchor=case.anchor,
+        diagnostic=case.diagnostic,
+        source=case.source,
+        target=case.target,
+        source_features=case.source_features,
+        target_features=case.target_features,
+        source_logits=case.source_logits,
+        target_logits=case.target_logits,
+        names=case.names,
+        generator=generator,
+        classes=case.classes,
+    )
 
 
 def _about(found: Sequence[Case], arguments: argparse.Namespace) -> dict[str, str]:

@@ -54,6 +54,8 @@ class Question(NamedTuple):
     """``inputs`` or ``features``: where sensitivities are taken."""
     scale_columns: bool
     """Measure inputs in units of each column's standard deviation in the sources."""
+    page: bool
+    """Keep what a page shows beside the diagnostic."""
     scale_epsilon: bool
     """Multiply the settings' epsilon by the total variance of the source's features, unless they are of unit length."""
 
