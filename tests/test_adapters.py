@@ -50,7 +50,7 @@ def test_networks_equal_their_estimators(data, estimator):
     model = from_sklearn(estimator)
     inputs = torch.from_numpy(x).requires_grad_()
     outputs = model(inputs)
-    assert model.network is not None
+    assert model.differentiable
     assert np.allclose(outputs.detach().exp().numpy(), estimator.predict_proba(x), atol=1e-12)
     outputs[:, 0].sum().backward()
     step = 1e-6 * np.eye(x.shape[1])[0]
@@ -84,7 +84,7 @@ def test_other_classifiers_give_log_probabilities_and_no_gradient(data, estimato
     x, y = data
     estimator.fit(x, y)
     model = from_sklearn(estimator)
-    assert model.network is None
+    assert not model.differentiable
     outputs = model(torch.from_numpy(x).float())
     assert outputs.dtype == torch.float32
     assert np.allclose(outputs.exp().numpy(), estimator.predict_proba(x.astype(np.float32).astype(float)), atol=1e-6)

@@ -142,6 +142,10 @@ def test_training_rows_decide_nothing():
         assert (found.decision, found.needed) == ("inconclusive", None)
         assert "on rows that the old model was trained on, which say nothing about new ones" in found.reason
         assert "(source_val, --source-val)" in found.reason
+        assert math.isnan(found.lower)
+        assert math.isnan(found.upper)
+    verdict = decide({"calm": record(0), "unknown": d}, Policy(0.9))
+    assert (verdict.decision, verdict.worst) == ("inconclusive", "unknown")
     assert decide({"a": d}, Policy(1e6, "trace_w")).decision == "accept"
 
 

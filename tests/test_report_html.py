@@ -11,6 +11,7 @@ from trace.report_html import to_html
 from trace.report_markup import escape, table
 from trace.report_style import DARK, LIGHT, STYLE
 from trace.report_terms import comparison, core_bars, full_bars, readings
+from trace.verdict_text import to_text
 
 from .reports import NASTY, bare_cases, bare_report, full_cases, full_report, past, verdict
 
@@ -221,3 +222,13 @@ def test_the_verdict_s_numbers_are_those_of_its_sentence():
     page = Page(to_html([], verdict=Verdict("inconclusive", (v,), "a"), title="t", about={}))
     assert "anchor disagreement 9%, interval [5%, 14%], limit 10%." in page.text
     assert "samples would decide" not in page.text
+
+
+def test_a_verdict_without_an_interval():
+    v = AnchorVerdict(
+        "a", "inconclusive", "anchor_disagreement", 0.0, math.nan, math.nan, 0.1, None, "On training rows."
+    )
+    verdict = Verdict("inconclusive", (v,), "a")
+    page = Page(to_html([], verdict=verdict, title="t", about={}))
+    assert "anchor disagreement 0%, interval [n/a, n/a], limit 10%." in page.text
+    assert "[n/a, n/a]" in to_text(verdict)

@@ -34,6 +34,10 @@ class FromSklearn(nn.Module):
         self.columns: tuple[str, ...] | None = None if names is None else tuple(map(str, names))
         """Names of the columns of the inputs, where it was fitted on a table."""
 
+    @property
+    def differentiable(self) -> bool:
+        return self.network is not None
+
     def forward(self, x: Tensor) -> Tensor:
         if self.network is not None:
             return self.network(x.double()).to(x.dtype)

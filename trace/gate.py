@@ -25,7 +25,7 @@ class AnchorVerdict(NamedTuple):
     value: float
     lower: float
     upper: float
-    """The interval that decides, at the policy's confidence."""
+    """The interval that decides, at the policy's confidence; NaN where none holds."""
     threshold: float
     """Accept where the whole interval lies at or below it, reject where it lies above."""
     needed: int | None
@@ -112,7 +112,9 @@ def decide(diagnostics: Mapping[str, Diagnostic | Record], policy: Policy) -> Ve
     )
     decision = _overall([v.decision for v in verdicts])
     deciding = [v for v in verdicts if v.decision == decision]
-    worst = max(deciding, key=lambda v: (v.lower if decision == "reject" else v.upper, _or_infinite(v.value)))
+    worst = max(
+        deciding, key=lambda v: (_or_infinite(v.lower if decision == "reject" else v.upper), _or_infinite(v.value))
+    )
     return Verdict(decision, verdicts, worst.anchor, policy.confidence, policy.promise)
 
 
@@ -134,6 +136,7 @@ def _judged(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
     elif found.on_training:
         why = f"{value} on rows that the old model was trained on, which say nothing about new ones: pass anchor rows "
         why += "that no model was trained on (source_val, --source-val)"
+        found = found._replace(lower=math.nan, upper=math.nan)
     elif small:
         sample, size, needed = small
         why = f"{value}, but the policy asks for at least {needed} {sample} samples and there are {size}"
