@@ -170,7 +170,7 @@ def transport(record: Record, delta: float) -> Part:
     upper = value + radius + _or(number(found, "value_error"), math.inf)
     floors = [entry(record, name) for name in ("floor", "target_floor")]
     if any(floor is None for floor in floors):
-        notes.append("from below nothing is known of the transport distance without its floors: pass a generator")
+        notes.append("no lower end of the transport distance without its floors: they need a generator and 4 rows each")
         return Part(value, 0.0, upper, sample, n, "; ".join(notes), open_below=True, thinned=thinned)
     bias = sum(
         floor["value"] * max(1.0, floor["sample_sizes"][0] / size) for floor, size in zip(floors, sizes, strict=True)
