@@ -95,7 +95,7 @@ def _stacked(records: list[Record], *, share: bool) -> Figure:
     if panels:
         handles, labels = grid[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=len(labels),
-                      title="means over all pairs; labels travel with their inputs")  # fmt: skip
+                      title="means over all pairs; labels travel with the points that move")  # fmt: skip
     return figure
 
 
