@@ -22,10 +22,10 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy trace experiments
 
-test: lint  ## set-up, lint, then the whole suite on all cores (about 12 minutes)
+test: lint  ## set-up, lint, then the whole suite on all cores (about 15 minutes)
 	$(BIN)/pytest -n auto --dist loadfile
 
-reproduce: setup  ## every experiment at CPU scale, then tables, figures, ledger and a comparison (about 45 minutes)
+reproduce: setup  ## every experiment at CPU scale, then tables, figures, ledger and a comparison (about 27 minutes)
 	$(BIN)/python -m experiments reproduce
 
 tables: setup  ## everything printed, from the committed records alone (a minute)
