@@ -36,7 +36,7 @@ tables: setup  ## everything printed, from the committed records alone (a minute
 docs: setup  ## the manual, from the docstrings, into build/docs (ten seconds)
 	$(BIN)/python -W error -m experiments.manual
 
-benchmark: setup  ## speed and memory against peers, into results/ (about 25 minutes)
+benchmark: setup  ## speed and memory against peers, into results/ (about 17 minutes)
 	$(BIN)/python -m experiments benchmark
 	$(BIN)/python -m experiments tables
 

@@ -17,7 +17,7 @@ MODULES = {"run": "launch", "list": "catalogue"}
 """Commands that are not named like their module."""
 
 COMMANDS = {
-    "reproduce": "everything at CPU scale, then a comparison with the committed records (40 minutes)",
+    "reproduce": "everything at CPU scale, then a comparison with the committed records (24 minutes)",
     "list": "the experiments and their configs",
     "data": "fetch or check a data set: emoji, domainnet",
     "run": "compute what is missing of an experiment's grid",
@@ -26,7 +26,7 @@ COMMANDS = {
     "collect": "finished runs into results/records (seconds)",
     "sync": "upload W&B runs that were written offline",
     "publish": "tables and figures as a W&B artifact",
-    "benchmark": "speed and memory against peers, as ratios in one run (25 minutes)",
+    "benchmark": "speed and memory against peers, as ratios in one run (17 minutes)",
     "tables": "all tables from results/records alone (a minute)",
     "figures": "all figures from results/records alone (half a minute)",
     "claims": "the ledger: every claim of the paper with its verdict (seconds)",

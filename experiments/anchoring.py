@@ -1,7 +1,7 @@
 """Anchor-aware training (`sec:conclusion`): fine-tune with a penalty on the anchor terms, against simpler ways.
 
     python -m experiments data emoji                             # once, the images of the second study
-    python -m experiments run anchoring --launcher local         # both studies, two cores: about 3 minutes
+    python -m experiments run anchoring --launcher local         # both studies, two cores: about 2 minutes
 
 One run is a study and a seed with every method at all its strengths. `moons_warp` is the synthetic world whose labels
 travel, at severity 1; `images` the deployment gate's head on cached features, real to sketch. Makes the table and the

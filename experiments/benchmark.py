@@ -1,6 +1,6 @@
 """Speed and memory of the estimators against their peers, as ratios within one run.
 
-Tables `benchmark` and `hours`; about 25 minutes on two cores with the default profile, half of them for the sizes of
+Tables `benchmark` and `hours`; about 17 minutes on two cores with the default profile, half of them for the sizes of
 DomainNet. Times are medians of interleaved repetitions in one process. Peak memory is what a contender needs beyond its
 inputs, each measured in a fresh process; cases of minutes are timed there, too, in their one call.
 

@@ -1,6 +1,6 @@
 """Fetch a data set of images, or check the copy at hand.
 
-    python -m experiments data emoji                  builds it where it is absent (23 MB, about two minutes)
+    python -m experiments data emoji                  builds it where it is absent (23 MB, about a minute)
     python -m experiments data domainnet --root DIR   checks a copy: counts, absent files
     python -m experiments data domainnet --download   fetches it (12 GB, and as much again unpacked)
     python -m experiments data NAME                   checks the folder of configs/data/NAME.yaml

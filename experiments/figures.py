@@ -1,6 +1,6 @@
 """Figures from stored records alone, as PDF and PNG.
 
-    python -m experiments figures                           # rewrites results/figures/, about 20 seconds
+    python -m experiments figures                           # rewrites results/figures/, about half a minute
     python -m experiments figures --only contact-sheet      # what each policy chose; needs the images on disk
     python -m experiments figures --profile paper --output paper/figures
 

@@ -1,6 +1,6 @@
 """Everything at CPU scale, from data to ledger, then a comparison with the committed records.
 
-    python -m experiments reproduce      # about 40 minutes on two cores; interrupt it and call again: it goes on
+    python -m experiments reproduce      # about 24 minutes on two cores; interrupt it and call again: it goes on
 
 `make reproduce` does the set-up first. Finished runs are kept in results/runs and not computed again, so a second call
 only rewrites tables, figures and ledger.
@@ -36,18 +36,18 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage("run ridge --launcher local", 0.5),
-    Stage("run isolation --launcher local", 1.2),
-    Stage("run synthetic --launcher local", 10.5),
-    Stage("data emoji", 2.0),
-    Stage("run embedding --launcher local", 2.5),
-    Stage("run active --launcher local", 3.0),
-    Stage("run gate --launcher local", 7.0),
+    Stage("run isolation --launcher local", 0.8),
+    Stage("run synthetic --launcher local", 8.5),
+    Stage("data emoji", 1.0),
+    Stage("run embedding --launcher local", 0.7),
+    Stage("run active --launcher local", 1.7),
+    Stage("run gate --launcher local", 5.5),
     Stage("run gate config=controls --launcher local", 1.0),
-    Stage("run anchoring --launcher local", 3.0),
+    Stage("run anchoring --launcher local", 2.2),
     Stage("compare", 0.1),
     Stage("collect", 0.1),
-    Stage("tables", 0.5),
-    Stage("figures", 0.3),
+    Stage("tables", 0.7),
+    Stage("figures", 0.5),
     Stage("claims", 0.3),
 )
 

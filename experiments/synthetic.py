@@ -1,6 +1,6 @@
 """Blobs-Shift, Moons-Warp and further worlds: score and bound against the true risk change (`app:synth-details`).
 
-    python -m experiments run synthetic --launcher local                # every world, two cores: about 12 minutes
+    python -m experiments run synthetic --launcher local                # every world, two cores: about 9 minutes
     python -m experiments run synthetic world=NAME --launcher local     # one world, also your own
 
 One run is a cell: a world and a pair of sample sizes with all severities, weight decays and seeds. Makes the tables
