@@ -23,7 +23,7 @@ lint: setup  ## ruff and mypy
 	$(BIN)/mypy trace experiments
 
 test: lint  ## set-up, lint, then the whole suite on all cores (about 15 minutes)
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 reproduce: setup  ## every experiment at CPU scale, then tables, figures, ledger and a comparison (about 27 minutes)
 	$(BIN)/python -m experiments reproduce

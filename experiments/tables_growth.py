@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 
 from trace.estimators import sinkhorn_divergence, wasserstein1
+from trace.estimators.transport import MEMORY_BUDGET
 
 from .records import Record
 from .table_text import Table
@@ -36,7 +37,9 @@ def growth(records: list[Record]) -> Table:
         f"Seconds of one call on n source and n target samples in {rows[0]['dim']} dimensions, "
         f"{record['machine']['cores']} cores; the slope of log seconds against log n over the upper half of the sizes; "
         f"and the seconds that it projects for n = {DOMAINNET:,}. 'subsampled': beyond its own limit an estimator "
-        f"is the mean over subsamples: {'; '.join(map(_beyond, LIMITED))}."
+        f"is the mean over subsamples: {'; '.join(map(_beyond, LIMITED))}. Sinkhorn's kernels outgrow its memory "
+        f"budget of {MEMORY_BUDGET / 2**30:g} GiB between the last two sizes; what does not fit is made anew in each "
+        "sweep."
     )
     return Table(caption, ["estimator", *(f"n = {n:,}" for n in sizes), "slope", "projected [s]"], table)
 

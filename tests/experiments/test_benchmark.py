@@ -40,7 +40,7 @@ def test_one_case_end_to_end():
 def test_unknown_case_and_help():
     assert "no case has 'nothing' in its name" in command("benchmark", "--profile", "smoke", "--case", "nothing").stderr
     page = command("benchmark", "--help").stdout
-    assert "about 25 minutes" in page
+    assert "about 17 minutes" in page
     assert "--profile" in page
 
 

@@ -137,7 +137,7 @@ def test_one_experiment_of_a_profile_is_enough(tmp_path, capsys, monkeypatch):
 def test_committed_benchmark_keeps_its_promises():
     """From a clean tree, values in agreement, and no target missed that is not known to be.
 
-    vmap(grad) is nearly as fast as we are; the loop over models takes between 9 and 15 times our time.
+    vmap(grad) is nearly as fast as we are; the loop over models is at the limit of its target, now above, now below.
     """
     (record,) = read_records(RECORDS / "benchmark.jsonl")
     assert record["profile"] == "cpu"
