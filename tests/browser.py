@@ -9,7 +9,7 @@ import shutil
 import signal
 import time
 
-import pytest
+from tests.requirements import lacking
 
 FLAGS = [
     "--headless",
@@ -31,9 +31,7 @@ def need_chromium():
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         reason = "no Chromium here: apt-get install chromium"
-        if os.environ.get("TRACE_REQUIRE_BROWSER"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(reason, required_by="TRACE_REQUIRE_BROWSER")
     return found
 
 

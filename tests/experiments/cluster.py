@@ -7,10 +7,9 @@ import subprocess
 import time
 from collections import Counter
 
-import pytest
-
 from experiments.slurm import Profile
 from experiments.store import RunDirectory
+from tests.requirements import lacking
 
 PROFILE = Profile(partition="normal", minutes=5, signal_seconds=5, runs_per_task=4)
 
@@ -19,9 +18,7 @@ def need_slurm():
     """Skip, or fail where the tests must run."""
     if not (shutil.which("slurmctld") and shutil.which("munged") and os.geteuid() == 0):
         reason = "no SLURM here: apt-get install slurm-wlm munge, and run as root"
-        if os.environ.get("TRACE_REQUIRE_SLURM"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(reason, required_by="TRACE_REQUIRE_SLURM")
 
 
 def free_ports():

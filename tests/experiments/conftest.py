@@ -8,6 +8,7 @@ import pytest
 
 from experiments.records import ROOT
 from tests.experiments.cluster import free_ports, need_slurm
+from tests.requirements import lacking
 
 
 @pytest.fixture
@@ -29,8 +30,7 @@ def counter(computed):
 def small_disk(tmp_path):
     """A file system of half a megabyte, which only root can mount."""
     if os.geteuid() != 0:
-        reason = "mounting a small tmpfs needs root"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+        lacking("mounting a small tmpfs needs root", required_by="CI")
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], check=True)

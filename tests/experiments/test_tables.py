@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from experiments import table_text, tables
 from experiments.__main__ import main
 from experiments.records import RECORDS, ROOT, read_records, write_records
 from tests.experiments.synthetic_records import both
+from tests.requirements import lacking
 
 RECORD = {
     "profile": "cpu",
@@ -70,9 +70,7 @@ def need_latex():
     """Skip, or fail where the tests must run."""
     if shutil.which("pdflatex") is None:
         reason = "no LaTeX compiler here: apt-get install texlive-latex-base texlive-latex-recommended"
-        if os.environ.get("TRACE_REQUIRE_LATEX"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(reason, required_by="TRACE_REQUIRE_LATEX")
 
 
 def test_committed_latex_compiles(tmp_path):

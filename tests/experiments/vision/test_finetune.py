@@ -1,6 +1,5 @@
 """Fine-tuning: the same steps as a plain loop, early stop, less forgetting, continuation to the same bits."""
 
-import io
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from experiments.vision.controls import blind_harm, constant_logit
 from experiments.vision.finetune import TrainSpec, distillation, predict, train
 from experiments.vision.models import at_depth, mean_length, new_classifier
 from experiments.vision.samples import share
+from tests.experiments.vision.checkpoints import Kept, Killed
 
 DIM, CLASSES = 12, 3
 QUICK = TrainSpec(lr=1.0, epochs=8, batch_size=16)
@@ -138,29 +138,12 @@ def test_share_takes_from_every_class():
     )
 
 
-class Kept:
-    """A checkpoint as a file would hold it; ``kill_after`` epochs the training ends."""
-
-    def __init__(self, kill_after=None):
-        self.content, self.saves, self.kill_after = None, 0, kill_after
-
-    def save(self, state):
-        file = io.BytesIO()
-        torch.save(state, file)
-        self.content, self.saves = file.getvalue(), self.saves + 1
-        if self.saves == self.kill_after:
-            raise KeyboardInterrupt
-
-    def load(self):
-        return None if self.content is None else torch.load(io.BytesIO(self.content), weights_only=True)
-
-
 def interrupted_equals_whole(spec, start, target, **options):
     whole = train(spec, start, target, generator=seeded(), **options)
-    kept = Kept(kill_after=2)
-    with pytest.raises(KeyboardInterrupt):
+    kept = Kept(kill_at=2)
+    with pytest.raises(Killed):
         train(spec, start, target, generator=seeded(), checkpoint=kept, **options)
-    kept.kill_after = None
+    kept.kill_at = None
     parts = train(spec, start, target, generator=seeded(), checkpoint=kept, **options)
     assert parts.history == whole.history
     assert parts.best_epoch == whole.best_epoch

@@ -1,7 +1,5 @@
 """The gate from end to end on a small tree: every kind of candidate, with what must hold by construction."""
 
-import io
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ import torch
 from experiments.config import expand
 from experiments.errors import UserError
 from experiments.gate import Candidate, Config, label_free, run
+from tests.experiments.vision.checkpoints import Kept, Killed
 from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
@@ -69,28 +68,15 @@ def test_a_whole_network_is_a_candidate(config):
     assert rows["output_distance"][1] != pytest.approx(rows["output_distance"][2], rel=1e-3)
 
 
-class Killed(BaseException):
-    pass
-
-
-class Interrupted(Silent):
-    """Keeps its checkpoint as a file would, and ends the run at the given save."""
+class Interrupted(Kept):
+    """A context that ends the run at the given save."""
 
     def __init__(self, kill_at):
-        self.content, self.saves, self.kill_at, self.logged = None, 0, kill_at, []
+        super().__init__(kill_at)
+        self.logged = []
 
     def log(self, step, **values):
         self.logged.append(step)
-
-    def save(self, state):
-        file = io.BytesIO()
-        torch.save(state, file)
-        self.content, self.saves = file.getvalue(), self.saves + 1
-        if self.saves == self.kill_at:
-            raise Killed
-
-    def load(self):
-        return None if self.content is None else torch.load(io.BytesIO(self.content), weights_only=True)
 
 
 @pytest.mark.parametrize("kill_at", [1, 4, 5, 7])
