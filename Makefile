@@ -34,7 +34,7 @@ tables: setup  ## everything printed, from the committed records alone (a minute
 	$(BIN)/python -m experiments claims
 
 docs: setup  ## the manual, from the docstrings, into build/docs (ten seconds)
-	$(BIN)/python -W error -m experiments.manual
+	$(BIN)/python -W error -m experiments manual
 
 benchmark: setup  ## speed and memory against peers, into results/ (about 17 minutes)
 	$(BIN)/python -m experiments benchmark

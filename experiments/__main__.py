@@ -1,55 +1,42 @@
 """`python -m experiments COMMAND [options]`: every command of the project from one place.
 
-Each command is a module of this package with `add_arguments` and `main`; it is imported only when it is called, so that
-tables need no training code.
+Each command is a module of `experiments.commands` with `add_arguments` and `main`; it is imported only when it is
+called, so that tables need no training code.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import importlib
 import sys
+from pathlib import Path
 
-from .errors import UserError
+from .engine.errors import UserError
 
-MODULES = {"run": "launch", "list": "catalogue"}
-"""Commands that are not named like their module."""
+HERE = Path(__file__).parent / "commands"
 
-COMMANDS = {
-    "reproduce": "everything at CPU scale, then a comparison with the committed records (24 minutes)",
-    "list": "the experiments and their configs",
-    "data": "fetch or check a data set: emoji, domainnet",
-    "run": "compute what is missing of an experiment's grid",
-    "status": "runs done, running, failed, missing",
-    "compare": "finished runs beside the committed records, number by number (seconds)",
-    "collect": "finished runs into results/records (seconds)",
-    "sync": "upload W&B runs that were written offline",
-    "publish": "tables and figures as a W&B artifact",
-    "benchmark": "speed and memory against peers, as ratios in one run (17 minutes)",
-    "tables": "all tables from results/records alone (a minute)",
-    "figures": "all figures from results/records alone (half a minute)",
-    "claims": "the ledger: every claim of the paper with its verdict (seconds)",
-}
+
+def summaries() -> dict[str, str]:
+    """Every command with the first line of its docstring; read from the sources, nothing is imported."""
+    paths = sorted(HERE.glob("[!_]*.py"))
+    return {path.stem: (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n")[0] for path in paths}
 
 
 def main(arguments: list[str]) -> None:
-    usage = "\n".join(
-        [
-            "usage: python -m experiments COMMAND [--help]",
-            "",
-            *(f"  {name:12}{text}" for name, text in COMMANDS.items()),
-        ]
-    )
+    commands = summaries()
+    lines = [f"  {name:12}{text}" for name, text in commands.items()]
+    usage = "\n".join(["usage: python -m experiments COMMAND [--help]", "", *lines])
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage)
         return
     name, *options = arguments
-    if name not in COMMANDS:
-        nearest = difflib.get_close_matches(name, COMMANDS, n=1)
+    if name not in commands:
+        nearest = difflib.get_close_matches(name, commands, n=1)
         hint = f", did you mean {nearest[0]}?" if nearest else ""
         raise SystemExit(f"unknown command {name!r}{hint}\n{usage}")
-    module = importlib.import_module(f"experiments.{MODULES.get(name, name)}")
+    module = importlib.import_module(f"experiments.commands.{name}")
     parser = argparse.ArgumentParser(
         prog=f"python -m experiments {name}",
         description=module.__doc__,

@@ -18,18 +18,18 @@ import torch
 from torch import Tensor
 
 from trace import diagnose
-from trace.estimators.transport import SelfTransport, sinkhorn_floor
+from trace.estimators.sinkhorn import SelfTransport, sinkhorn_floor
+from trace.evidence import Shift, measure_shift, shared_self
 from trace.features import identity
 from trace.selection import KernelMeans, kernel_means, mmdmin, random, w1min
-from trace.shift import Shift, measure_shift, shared_self
 
-from .errors import UserError
-from .execute import Context
-from .pairs import LOSS, SETTINGS, columns, remainders, row
-from .seeds import seeded
+from .engine.errors import UserError
+from .engine.run import Context
+from .engine.seeds import seeded
+from .pairs.measure import LOSS, SETTINGS, columns, remainders, row
 from .vision.batches import Rows
+from .vision.classifier import Classifier
 from .vision.finetune import TrainSpec, train
-from .vision.models import Classifier
 from .vision.study import Domain, Study, VisionConfig, error, sample
 
 POLICIES = ("w1min", "mmdmin", "random")
@@ -171,6 +171,6 @@ def _round(
 
 
 if __name__ == "__main__":
-    from experiments.entry import main
+    from experiments.engine.entry import main
 
     main("active")

@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from trace.embedding import Axes, principal_axes
+from trace.report.embedding import Axes, principal_axes
 
-from .errors import UserError
-from .execute import Context
-from .records import significant
-from .seeds import seeded
+from .engine.errors import UserError
+from .engine.records import significant
+from .engine.run import Context
+from .engine.seeds import seeded
 from .vision.study import ImageConfig, Study, VisionConfig
 
 DIGITS = 4
@@ -65,6 +65,6 @@ def _points(study: Study, config: Config, axes: Axes, domain: str) -> dict[str, 
 
 
 if __name__ == "__main__":
-    from experiments.entry import main
+    from experiments.engine.entry import main
 
     main("embedding")

@@ -17,16 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from trace import Sample, baselines, diagnose
-from trace.shift import Shift, measure_shift
+from trace.evidence import Shift, measure_shift
 
-from .errors import UserError
-from .execute import Context
-from .pairs import LOSS, SETTINGS, columns, remainders, row
-from .seeds import seeded
+from .engine.errors import UserError
+from .engine.run import Context
+from .engine.seeds import seeded
+from .pairs.measure import LOSS, SETTINGS, columns, remainders, row
 from .vision.batches import Data
+from .vision.classifier import Classifier, Depth, at_depth
 from .vision.controls import blind_harm, constant_logit
 from .vision.finetune import TrainSpec, train
-from .vision.models import Classifier, Depth, at_depth
 from .vision.resume import Keeper, Progress
 from .vision.study import Domain, Study, VisionConfig, error
 from .vision.views import View, beside, features_of, heads, view
@@ -176,6 +176,6 @@ def label_free(
 
 
 if __name__ == "__main__":
-    from experiments.entry import main
+    from experiments.engine.entry import main
 
     main("gate")

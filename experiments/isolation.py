@@ -13,11 +13,11 @@ from typing import Any
 
 from trace.worlds import world
 
-from .cells import Member, ModelSpec, check_some
-from .errors import UserError
-from .execute import Context
-from .measure import Cell, measure
-from .pairs import columns
+from .engine.errors import UserError
+from .engine.run import Context
+from .pairs.cell import Cell, measure
+from .pairs.measure import columns
+from .pairs.train import Member, ModelSpec, check_some
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,6 @@ def run(config: Config, context: Context) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from experiments.entry import main
+    from experiments.engine.entry import main
 
     main("isolation")

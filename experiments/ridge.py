@@ -20,12 +20,12 @@ from torch import Generator
 
 from trace import Diagnostic, Settings
 
-from . import ridge_forms as forms
-from .errors import UserError
-from .execute import Context
-from .records import significant
-from .ridge_forms import Array, Problem, log_log_slope
-from .ridge_samples import diagnosed, monte_carlo_errors, refit_curves
+from .engine.errors import UserError
+from .engine.records import significant
+from .engine.run import Context
+from .regression import forms as forms
+from .regression.forms import Array, Problem, log_log_slope
+from .regression.samples import diagnosed, monte_carlo_errors, refit_curves
 
 SMALL, LARGE = (0.0, 0.1), (10.0, math.inf)
 """Shift sizes that count as small and as large, in standard deviations of an input."""
@@ -168,6 +168,6 @@ def slopes(m: Array, curves: dict[str, Array]) -> dict[str, dict[str, list[float
 
 
 if __name__ == "__main__":
-    from experiments.entry import main
+    from experiments.engine.entry import main
 
     main("ridge")

@@ -14,12 +14,12 @@ from typing import Any
 
 from trace.worlds import ShiftWorld, world
 
-from .cells import ModelSpec, check_some, members, protocol
-from .errors import UserError
-from .execute import Context
-from .measure import Cell, measure
-from .pairs import columns
-from .portrait import portrait
+from .engine.errors import UserError
+from .engine.run import Context
+from .pairs.cell import Cell, measure
+from .pairs.measure import columns
+from .pairs.portrait import portrait
+from .pairs.train import ModelSpec, check_some, members, protocol
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Config:
     seed: int = 0
     """Added to each of the seeds."""
     models: list[ModelSpec] = field(default_factory=list)
-    """Empty: what `experiments.cells.PROTOCOLS` says for the world."""
+    """Empty: what `experiments.pairs.train.PROTOCOLS` says for the world."""
     development: bool = False
     """These candidates calibrate c_h and are never evaluated."""
     shared_draw: bool = False
@@ -90,6 +90,6 @@ def _world(config: Config, severity: float) -> ShiftWorld:
 
 
 if __name__ == "__main__":
-    from experiments.entry import main
+    from experiments.engine.entry import main
 
     main("synthetic")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.reproduce import STAGES
-from experiments.vision.npm import npm_command
+from experiments.commands.reproduce import STAGES
+from experiments.vision.fetch.npm import npm_command
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
 from tests.requirements import lacking
 
@@ -115,23 +115,3 @@ def test_stages_of_reproduce_and_recipes_of_make_are_commands_of_the_readme():
                                 cwd=ROOT, capture_output=True, text=True, check=True).stdout  # fmt: skip
         for line in re.findall(r"bin/python -m experiments (.*)", recipe):
             assert line in printed, line
-
-
-def minutes(comment):
-    """What a comment promises: the number before "minutes", 1 for "a minute", 0.5 for half of one, 0.2 for seconds."""
-    if found := re.search(r"(\d+) minutes", comment):
-        return float(found[1])
-    return next(
-        value for words, value in (("half a minute", 0.5), ("a minute", 1.0), ("seconds", 0.2)) if words in comment
-    )
-
-
-def test_minutes_are_those_of_the_stages():
-    promised = {command.strip(): comment for command, comment in commands()}
-    for stage in STAGES:
-        assert minutes(promised[stage.command]) == pytest.approx(stage.minutes, rel=0.25, abs=0.5), stage
-    total = sum(stage.minutes for stage in STAGES)
-    assert minutes(promised["reproduce"]) == pytest.approx(total, abs=3)
-    for page in (README, (ROOT / "Makefile").read_text()):
-        (line,) = re.findall(r"^(?:make reproduce|reproduce:).*", page, flags=re.MULTILINE)
-        assert minutes(line) == pytest.approx(total + SETUP, abs=4), line

@@ -1,7 +1,8 @@
 """TRACE: Theoretical Risk Attribution under Covariate-shift Effects."""
 
 from .diagnostic import Diagnostic, diagnose
-from .gate import Policy, Verdict, decide
+from .gate.policy import Policy, decide
+from .gate.verdict import Verdict
 from .sample import Sample, stratified_split
 from .settings import Settings
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from .estimators.lipschitz import NoGradientError
+from .estimators.gradient_quantile import NoGradientError
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "identity": nn.Identity,

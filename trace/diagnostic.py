@@ -19,14 +19,13 @@ from typing import Any, Literal
 
 from torch import Generator, nn
 
-from .estimators.concentration import Budget, label_noise_remainder, mmd_remainder, validation_remainder, w1_remainder
-from .estimators.lipschitz import GradientQuantile, Model
-from .evidence import Evidence, gather
+from .estimators.gradient_quantile import GradientQuantile, Model
+from .estimators.remainders import Budget, label_noise_remainder, mmd_remainder, validation_remainder, w1_remainder
+from .evidence import Evidence, Shift, gather
 from .features import FeatureMap, identity
 from .losses import ClippedCrossEntropy, Loss
 from .sample import Sample
 from .settings import Settings
-from .shift import Shift
 
 Form = Literal["ot", "mmd", "hybrid"]
 FORMS: tuple[Form, ...] = ("ot", "mmd", "hybrid")

@@ -10,21 +10,247 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from torch import Generator, nn
+import torch
+from torch import Generator, Tensor, nn
 
-from .checks import check_labels, check_vector
+from .checks import check_labels, check_samples, check_vector, check_within_bound
 from .estimators.anchor import AnchorTerms, anchor_terms
-from .estimators.gaps import Gap
-from .estimators.lipschitz import GradientQuantile, Model
+from .estimators.draws import TransportEstimate
+from .estimators.gradient_quantile import (
+    GradientQuantile,
+    Model,
+    NoGradientError,
+    evaluation_mode,
+    gradient_quantile,
+    rows_of,
+)
+from .estimators.kernels import NoBandwidthError, thinned
+from .estimators.mmd import MMDEstimate, mmd
 from .estimators.output_distance import OutputDistance, output_distance
-from .estimators.rkhs_norm import RKHSNorm, Spectrum
-from .estimators.transport import SelfTransport
-from .features import FeatureMap, identity
+from .estimators.rkhs_norm import RKHSNorm, Spectrum, rkhs_norm
+from .estimators.sinkhorn import SelfTransport, self_transport, sinkhorn_divergence, sinkhorn_floor
+from .estimators.validation_gap import Gap, validation_gap
+from .estimators.wasserstein1 import wasserstein1
+from .features import FeatureMap, extract, identity
 from .losses import Loss, ZeroOne
-from .probe import Features, Probe
 from .sample import Sample, check_sample_pair
 from .settings import Settings
-from .shift import Shift, measure_shift
+
+MAX_SAMPLES = 50_000
+"""Beyond this size of either sample the Sinkhorn divergence is that of subsamples."""
+
+_DECISIVE = ("distance", "epsilon", "num_iters", "kernel", "bandwidth", "mmd_samples")
+
+
+class Shift(NamedTuple):
+    """Transport distance and MMD between source and target features."""
+
+    transport: TransportEstimate
+    mmd: MMDEstimate
+    floor: TransportEstimate | None
+    """The transport distance between halves of the source: what no shift at all looks like. Needs a generator."""
+    dim: int
+    sizes: tuple[int, int]
+    settings: Settings
+    target_floor: TransportEstimate | None = None
+    """The same between halves of the target."""
+
+    def check(self, settings: Settings, sizes: tuple[int, int]) -> None:
+        """Refuse use with other settings or samples of other sizes."""
+        differing = [name for name in _DECISIVE if getattr(settings, name) != getattr(self.settings, name)]
+        if differing:
+            raise ValueError(
+                f"shift was measured with another {', '.join(differing)}: call measure_shift with these settings"
+            )
+        if self.sizes != sizes:
+            raise ValueError(f"shift was measured on samples of {self.sizes}, not {sizes}: call measure_shift on these")
+
+
+def measure_shift(
+    source: Tensor,
+    target: Tensor,
+    settings: Settings | None = None,
+    *,
+    source_self: SelfTransport | None = None,
+    target_self: SelfTransport | None = None,
+    floors: bool = True,
+    generator: Generator | None = None,
+) -> Shift:
+    """Transport distance, its same-distribution floors, and MMD between features ``[n, k]`` and ``[m, k]``.
+
+    Args:
+        settings: distance, epsilon, kernel and bandwidth; the defaults if absent.
+        source_self, target_self: `self_transport` of either sample's features, where many others are compared with it
+            whole.
+        floors: False leaves them out, where an earlier call has measured them on these samples.
+        generator: for the floors, and for the subsampling of very large samples.
+
+    Raises:
+        ValueError: for invalid samples, fewer than 2 rows, or rows of which most coincide, without a bandwidth.
+    """
+    s = settings or Settings()
+    check_samples(source, target, "source", "target", min_samples=2)
+    floor = target_floor = None
+    if s.distance == "sinkhorn":
+        transport = sinkhorn_divergence(
+            source, target, epsilon=s.epsilon, num_iters=s.num_iters, x_self=source_self, y_self=target_self,
+            max_samples=MAX_SAMPLES, generator=generator,
+        )  # fmt: skip
+        if floors and generator is not None:
+            floor, target_floor = (
+                _floor(features, s, generator, compared)
+                for features, compared in zip((source, target), transport.sample_sizes, strict=True)
+            )
+    else:
+        transport = wasserstein1(source, target, generator=generator)
+    return Shift(
+        transport, _mmd(source, target, s), floor, source.shape[1], (len(source), len(target)), s, target_floor
+    )
+
+
+def _mmd(source: Tensor, target: Tensor, s: Settings) -> MMDEstimate:
+    few, few_new = (thinned(features, s.mmd_samples) for features in (source, target))
+    try:
+        return mmd(few, few_new, kernel=s.kernel, bandwidth=s.bandwidth)
+    except NoBandwidthError as error:
+        raise ValueError(
+            "most rows of source and target coincide, so that their median distance, the kernel's bandwidth, is 0: "
+            "give one with Settings(bandwidth=...), on the command line --set bandwidth=..."
+        ) from error
+
+
+def shared_self(features: Tensor, settings: Settings) -> SelfTransport | None:
+    """``OT_eps(u, u)`` of a sample ``[n, k]`` that many others are compared with, for `measure_shift`.
+
+    None where there is none to share: beyond `MAX_SAMPLES` each comparison draws its own subsamples, and W1 has no self
+    term.
+    """
+    if settings.distance != "sinkhorn" or len(features) > MAX_SAMPLES:
+        return None
+    return self_transport(features, epsilon=settings.epsilon, num_iters=settings.num_iters)
+
+
+def _floor(features: Tensor, s: Settings, generator: Generator, compared: int) -> TransportEstimate | None:
+    """Between halves of at most as many rows as the distance itself compared."""
+    if len(features) < 4:
+        return None
+    return sinkhorn_floor(
+        features, epsilon=s.epsilon, num_iters=s.num_iters, num_splits=1, max_half=compared, generator=generator
+    )
+
+
+class Memory:
+    """Tensors by the inputs they were computed from; the inputs are kept alive, so that no key is used twice."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def find(self, x: Tensor) -> Tensor | None:
+        return self._kept[id(x)][1] if id(x) in self._kept else None
+
+    def keep(self, x: Tensor, rows: Tensor) -> Tensor:
+        if len(rows) != len(x):
+            raise ValueError(f"{len(rows)} saved rows for {len(x)} samples: pass one row per sample")
+        self._kept[id(x)] = (x, rows)
+        return rows
+
+
+class Features:
+    """h of every sample, ``[n, k]``."""
+
+    def __init__(self, feature_map: FeatureMap, *, batch_size: int = 1024) -> None:
+        self.feature_map, self.batch_size = feature_map, batch_size
+        self._memory = Memory()
+
+    def know(self, sample: Sample, features: Tensor) -> None:
+        """Features that were computed elsewhere."""
+        self._memory.keep(sample.x, features)
+
+    def of(self, sample: Sample) -> Tensor:
+        found = self._memory.find(sample.x)
+        if found is None:
+            found = self._memory.keep(sample.x, extract(self.feature_map, sample.x, batch_size=self.batch_size))
+        return found
+
+
+class Probe:
+    """One model with its loss."""
+
+    def __init__(self, model: Model, name: str, loss: Loss, settings: Settings) -> None:
+        self.model, self.name, self.loss, self.settings = model, name, loss, settings
+        self._outputs = Memory()
+        self._sensitivities: dict[tuple[int, ...], tuple[GradientQuantile, tuple[object, ...]]] = {}
+
+    def know(self, sample: Sample, outputs: Tensor) -> None:
+        """Outputs ``[n, C]`` that were computed elsewhere."""
+        self._outputs.keep(sample.x, outputs)
+
+    def outputs(self, sample: Sample) -> Tensor:
+        """``[n, C]``, in eval mode, without gradients."""
+        found = self._outputs.find(sample.x)
+        if found is None:
+            size = self.settings.batch_size
+            with torch.no_grad(), evaluation_mode(self.model):
+                batches = (sample.x[start : start + size].clone() for start in range(0, len(sample.x), size))
+                found = torch.cat([rows_of(self.model, x, self.name) for x in batches])
+            self._outputs.keep(sample.x, found)
+        return found
+
+    def losses(self, sample: Sample, labels: Tensor) -> Tensor:
+        z = self.outputs(sample)
+        return check_within_bound(self.loss(z, labels), self.loss.bound(z.shape[1]), f"the losses of {self.name}")
+
+    def gap(self, train: Sample, val: Sample | None, reasons: dict[str, str], key: str) -> Gap | None:
+        if val is None:
+            reasons[key] = "needs a validation split"
+        elif train.y is None or val.y is None:
+            reasons[key] = "needs labels on the sample and on its validation split"
+        else:
+            return validation_gap(self.losses(train, train.y), self.losses(val, val.y))
+        return None
+
+    def sensitivity(
+        self, sample: Sample, labeller: Probe, at: nn.Module | None, reasons: dict[str, str], key: str
+    ) -> GradientQuantile | None:
+        """The gradient quantile; without labels, with the labeller's predictions (``app:metrics``: Q's)."""
+        labels = sample.y
+        if labels is None:
+            if not self.loss.classification:
+                reasons[key] = "needs targets: there are no pseudo-labels for regression"
+                return None
+            labels = labeller.outputs(sample).argmax(dim=1)
+        asked = (id(sample.x), id(sample.y), id(at), id(labeller))
+        if asked not in self._sensitivities:
+            s = self.settings
+            try:
+                found = gradient_quantile(
+                    self.model, sample.x, labels, self.loss,
+                    q=s.q, eta=s.eta, at=at, batch_size=s.batch_size, name=self.name,
+                )  # fmt: skip
+            except NoGradientError as error:
+                reasons[key] = str(error)
+                return None
+            found = found._replace(pseudo_labels=sample.y is None)
+            self._sensitivities[asked] = (found, (sample.x, sample.y, at, labeller))
+        return self._sensitivities[asked][0]
+
+    def rkhs_norm(
+        self,
+        sample: Sample,
+        features: Features,
+        bandwidth: float,
+        spectrum: Spectrum | None,
+        reasons: dict[str, str],
+    ) -> RKHSNorm | None:
+        if sample.y is None:
+            reasons["rkhs_norm"] = "needs labels on the target"
+        elif len(sample.x) < 3:
+            reasons["rkhs_norm"] = "needs at least 3 held-out target samples"
+        else:
+            u, t = features.of(sample), self.losses(sample, sample.y)
+            return rkhs_norm(u, t.to(u.dtype), kernel=self.settings.kernel, bandwidth=bandwidth, spectrum=spectrum)
+        return None
+
 
 Stage = Callable[[str], AbstractContextManager[object]]
 """Called with the name of a stage around its work, by whoever keeps the time."""

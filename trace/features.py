@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .estimators.lipschitz import evaluation_mode, rows_of
+from .estimators.gradient_quantile import evaluation_mode, rows_of
 
 FeatureMap = Callable[[Tensor], Tensor]
 

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from .diagnostic import Diagnostic
-from .report import to_markdown
+from .report.text import to_markdown
 
 
 def metrics(diagnostic: Diagnostic, *, prefix: str = "trace") -> dict[str, float]:

@@ -7,9 +7,11 @@ whose ImageNet weights come in a package of 17 MB.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import timm
@@ -18,9 +20,37 @@ from PIL.Image import Image
 from timm.data.config import resolve_data_config
 from timm.data.transforms_factory import create_transform
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from ..errors import UserError
+from ..engine.errors import UserError
 from .weights import load_file, load_packaged
+
+RELATIVE = 1e-5
+"""Largest difference that rounding may leave, relative to the largest output."""
+
+
+def folded(network: nn.Module, example: Tensor) -> nn.Module:
+    """A copy of a network in eval mode with every batch normalisation that follows a convolution folded into it.
+
+    Which modules follow each other is read from their order. Where that is not the order in which they are called, the
+    copy computes something else on ``example`` and the network itself is returned.
+    """
+    twin = copy.deepcopy(network)
+    for parent in list(twin.modules()):
+        children = list(parent.named_children())
+        for (first, conv), (second, norm) in pairwise(children):
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:
+                setattr(parent, first, fuse_conv_bn_eval(conv, norm))
+                setattr(parent, second, getattr(norm, "act", nn.Identity()))  # timm's norm carries its activation
+    twin = twin.to(memory_format=torch.channels_last)
+    with torch.inference_mode():
+        expected, found = network(example), twin(example)
+    return twin if _alike(expected, found) else network
+
+
+def _alike(expected: Tensor, found: Tensor) -> bool:
+    return expected.shape == found.shape and bool((found - expected).abs().max() <= RELATIVE * expected.abs().max())
+
 
 Transform = Callable[[Image], Tensor]
 """From an RGB image to ``[3, size, size]``."""

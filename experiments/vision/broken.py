@@ -11,9 +11,9 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ..errors import UserError
-from ..progress import watched
-from ..records import write_atomically
+from ..engine.errors import UserError
+from ..engine.progress import watched
+from ..engine.records import write_atomically
 from .images import BrokenImageError, ImageSet, digest, open_image, subset
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..engine.errors import UserError
 from .batches import Data
 
 

@@ -14,10 +14,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import UserError
+from ..engine.errors import UserError
 from .backbone import Backbone
 from .batches import Data, Pictures, Rows, in_order
-from .models import DEPTHS, Classifier, Depth, at_depth
+from .classifier import DEPTHS, Classifier, Depth, at_depth
 from .resume import Keeper, fingerprint, restore, snapshot
 from .samples import share
 

@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 
 from PIL.Image import Image
 
-from trace.tool import images
-from trace.tool.errors import ToolError
+from trace.io import images
+from trace.io.errors import ToolError
 
-from ..config import CONFIGS, read_mapping, typed
-from ..errors import MissingFileError, UserError
-from ..records import ROOT
+from ..engine.config import CONFIGS, read_mapping, typed
+from ..engine.errors import MissingFileError, UserError
+from ..engine.records import ROOT
 from .splits import class_names, domains_in, read_split, split_file, splits_in
 
 OnBroken = Literal["error", "skip"]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Generator, Tensor, nn
 
-from ..errors import UserError
+from ..engine.errors import UserError
 from .backbone import weights_digest
 
 
@@ -58,7 +58,7 @@ def restore(
 
 
 class Keeper(Protocol):
-    """Keeps the last state it was given, as `experiments.execute.Context` does for a run.
+    """Keeps the last state it was given, as `experiments.engine.run.Context` does for a run.
 
     ``save`` writes at once: the next epoch changes the tensors it was given.
     """

@@ -9,8 +9,8 @@ from torch import Generator, Tensor
 
 from trace import Sample, stratified_split
 
-from ..errors import UserError
-from ..seeds import seeded
+from ..engine.errors import UserError
+from ..engine.seeds import seeded
 from .broken import without_broken
 from .images import Dataset, ImageSet, data_home
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from trace.tool import split_files
-from trace.tool.errors import ToolError
-from trace.tool.split_files import Entry
+from trace.io import splits as split_files
+from trace.io.errors import ToolError
+from trace.io.splits import Entry
 
-from ..errors import MissingFileError, UserError
+from ..engine.errors import MissingFileError, UserError
 
 SPLITS = ("train", "val", "test")
 _FIRST_DOMAINS = ("real", "painting", "sketch")

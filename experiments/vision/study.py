@@ -15,13 +15,13 @@ from torch.nn.functional import normalize
 
 from trace import Sample
 
-from ..seeds import seeded
+from ..engine.seeds import seeded
 from .backbone import Backbone, BackboneSpec, load_backbone
 from .batches import Data, Pictures, Rows
-from .cache import Layer, features
+from .classifier import Classifier, mean_length, new_classifier
+from .features import Layer, features
 from .finetune import TrainSpec, train
 from .images import Dataset, ImageSet, data_home, load_dataset
-from .models import Classifier, mean_length, new_classifier
 from .resume import Keeper
 from .samples import images_of, own_rows
 

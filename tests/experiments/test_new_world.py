@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from experiments.records import ROOT
+from experiments.engine.records import ROOT
 
 WORLD = '''
 """A wider source than target."""

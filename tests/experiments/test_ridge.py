@@ -8,13 +8,14 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from experiments import ridge, ridge_forms
-from experiments.config import expand
-from experiments.errors import UserError
-from experiments.execute import execute
-from experiments.ridge_forms import Problem
-from experiments.ridge_samples import World, diagnosed, monte_carlo_errors, refit_curves
-from experiments.store import RunDirectory
+from experiments import ridge
+from experiments.engine.config import expand
+from experiments.engine.errors import UserError
+from experiments.engine.run import execute
+from experiments.engine.store import RunDirectory
+from experiments.regression import forms as ridge_forms
+from experiments.regression.forms import Problem
+from experiments.regression.samples import World, diagnosed, monte_carlo_errors, refit_curves
 from trace import Settings
 
 

@@ -6,21 +6,13 @@ import numpy as np
 import pytest
 
 from experiments import synthetic
-from experiments.cells import (
-    ModelSpec,
-    draw_source,
-    draw_target,
-    feature_map,
-    fit_sources,
-    fit_updates,
-    members,
-)
-from experiments.config import Run, expand
-from experiments.errors import UserError
-from experiments.execute import execute
-from experiments.frame import derived, synthetic_frame, variant
-from experiments.seeds import seeded
-from experiments.store import RunDirectory
+from experiments.analysis.frame import derived, synthetic_frame, variant
+from experiments.engine.config import Run, expand
+from experiments.engine.errors import UserError
+from experiments.engine.run import execute
+from experiments.engine.seeds import seeded
+from experiments.engine.store import RunDirectory
+from experiments.pairs.train import ModelSpec, draw_source, draw_target, feature_map, fit_sources, fit_updates, members
 from trace import diagnose
 from trace.worlds import world
 

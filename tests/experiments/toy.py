@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from experiments.config import Run
-from experiments.execute import execute
+from experiments.engine.config import Run
+from experiments.engine.run import execute
 
 TOY = "tests.experiments.toy"
 

@@ -1,13 +1,13 @@
 """One quantity of the paper per file, each a pure function of tensors."""
 
 from .anchor import anchor_terms
-from .gaps import validation_gap
-from .lipschitz import gradient_norms, gradient_quantile
+from .gradient_quantile import gradient_norms, gradient_quantile
 from .mmd import mmd
 from .output_distance import output_distance
 from .rkhs_norm import rkhs_norm
-from .transport import self_transport, sinkhorn_divergence, sinkhorn_floor
-from .wasserstein import wasserstein1
+from .sinkhorn import self_transport, sinkhorn_divergence, sinkhorn_floor
+from .validation_gap import validation_gap
+from .wasserstein1 import wasserstein1
 
 __all__ = [
     "anchor_terms",

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..checks import check_level, check_paired
 from ..losses import Loss
-from .concentration import Interval, bernstein_interval, hoeffding_interval
+from ..stats.intervals import Interval, bernstein_interval, hoeffding_interval
 
 _NO_INTERVAL = Interval(-math.inf, math.inf, math.nan)
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from ..diagnostic import Diagnostic, assemble
-from ..estimators.transport import SelfTransport, self_transport
+from ..estimators.sinkhorn import SelfTransport, self_transport
 from ..evidence import examine
+from ..io.errors import ToolError
+from ..io.models import AnyModel
+from ..io.rows import Part
 from ..sample import Sample
-from .errors import ToolError
-from .models import AnyModel
 from .preparing import Anchor, Prepared, Question, prepare, with_epsilon
-from .rows import Part
 from .stages import Stages, summed
 
 _MOST_CACHED = 20_000

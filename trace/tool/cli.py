@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from .errors import first_line
+from ..io.errors import first_line
 
-COMMANDS = {"diagnose": "diagnose_command", "gate": "gate_command", "calibrate": "calibrate_command"}
-"""Command and its module: ``SUMMARY``, ``add_arguments(parser)``, ``main(arguments) -> exit code``."""
+COMMANDS = ("diagnose", "gate", "calibrate")
+"""Each is a module beside this one: ``SUMMARY``, ``add_arguments(parser)``, ``main(arguments) -> exit code``."""
 
 FAILED = 3
 """Exit code of every error; 0, 1 and 2 are the gate's answers."""
@@ -67,7 +67,7 @@ def _add(subparsers: Any, command: str) -> None:
 
 
 def _path(command: str) -> str:
-    return f"{__package__}.{COMMANDS[command]}"
+    return f"{__package__}.{command}"
 
 
 def _program() -> str:

@@ -6,12 +6,12 @@ import argparse
 
 import torch
 
+from ..io.data import FORMATS as DATA
+from ..io.errors import ToolError
+from ..io.models import FORMATS as MODELS
+from ..io.models import load_model
 from .case import Case, measure
-from .data import FORMATS as DATA
-from .errors import ToolError
 from .loading import Loader
-from .models import FORMATS as MODELS
-from .models import load_model
 from .options import loss_from, seed, settings_from, whole
 from .preparing import Question
 from .stages import Stages

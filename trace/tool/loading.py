@@ -7,13 +7,13 @@ import argparse
 import numpy as np
 import torch
 
-from .data import Reading, read_rows
-from .errors import ToolError, require
-from .images import Transform, plain_transform
-from .models import AnyModel, SavedOutputs
+from ..io.data import Reading, read_rows
+from ..io.errors import ToolError, require
+from ..io.images import Transform, plain_transform
+from ..io.models import AnyModel, SavedOutputs
+from ..io.rows import Part, Rows, at_most, held_out, ready
 from .options import named_paths
 from .preparing import Anchor
-from .rows import Part, Rows, at_most, held_out, ready
 
 ANCHOR = "source"
 """Name of an anchor that was given none."""

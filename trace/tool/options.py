@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..gate.intervals import SCORES
+from ..io.errors import ToolError
 from ..losses import ClippedCrossEntropy, Loss, SquaredError
-from ..score_interval import SCORES
 from ..settings import Settings
-from .errors import ToolError
 
 _LOSSES = "cross-entropy[:CLIP] or squared-error[:LIMIT]"
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
-from ..gate import PastUpdate, Verdict
-from ..report_html import ReportCase, report_case, to_html
+from ..gate.verdict import Verdict
+from ..report.html import ReportCase, report_case, to_html
+from ..stats.conformal import PastUpdate
 from .case import Case
 
 

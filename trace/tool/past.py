@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..conformal import ThresholdCalibration
-from ..gate import PastUpdate
-from .errors import ToolError, first_line
+from ..io.errors import ToolError, first_line
+from ..stats.conformal import PastUpdate, ThresholdCalibration
 
 FORMAT = "trace-calibration/1"
 _COLUMNS = PastUpdate._fields

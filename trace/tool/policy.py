@@ -21,10 +21,10 @@ import difflib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..conformal import GUARANTEES, calibrate_threshold
-from ..gate import PastUpdate, Policy
-from ..score_interval import SCORES
-from .errors import ToolError, require
+from ..gate.intervals import SCORES
+from ..gate.policy import Policy
+from ..io.errors import ToolError, require
+from ..stats.conformal import GUARANTEES, PastUpdate, calibrate_threshold
 from .past import read_calibration, read_past, read_text
 
 _NUMBERS = ("threshold", "max_harmful_accepted", "harm_above", "confidence", "delta")

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from ..checks import check_labels
+from ..evidence import Features, Probe
 from ..features import extract_with_outputs, identity
+from ..io.errors import ToolError
+from ..io.models import AnyModel, SavedOutputs
+from ..io.rows import Part
 from ..losses import Loss
-from ..probe import Features, Probe
 from ..settings import Settings
-from .errors import ToolError
-from .models import AnyModel, SavedOutputs
-from .rows import Part
 from .scaling import Scaling
 from .stages import Stages
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..io.rows import Part
 from ..sample import Sample
-from .rows import Part
 
 
 class Scaling(NamedTuple):

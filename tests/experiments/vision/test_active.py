@@ -4,11 +4,11 @@ import pytest
 
 from experiments import active
 from experiments.active import Config, choose, run
-from experiments.config import expand
-from experiments.errors import UserError
+from experiments.engine.config import expand
+from experiments.engine.errors import UserError
 from experiments.vision.study import Study
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
-from trace import shift
+from trace import evidence as shift
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
 """Of a handful of images; the record says so in `rkhs_at_edge`."""

@@ -2,10 +2,9 @@
 
 import pytest
 
-from experiments.anchoring import Config, run
-from experiments.anchoring_training import SHARED, WEIGHTED
-from experiments.config import expand
-from experiments.errors import UserError
+from experiments.anchoring import SHARED, WEIGHTED, Config, run
+from experiments.engine.config import expand
+from experiments.engine.errors import UserError
 from experiments.vision.study import Study
 from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
 

@@ -7,8 +7,8 @@ import torch
 from torch.nn.functional import normalize
 
 from experiments import active, gate
-from experiments.config import expand
-from experiments.errors import UserError
+from experiments.engine.config import expand
+from experiments.engine.errors import UserError
 from experiments.vision import broken
 from experiments.vision.broken import unreadable, without_broken
 from experiments.vision.images import BrokenImageError, load_dataset, open_image

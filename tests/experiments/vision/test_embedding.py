@@ -3,10 +3,10 @@
 import pytest
 from matplotlib import pyplot as plt
 
-from experiments.config import expand
 from experiments.embedding import run
-from experiments.errors import UserError
-from experiments.figures_embedding import embedding
+from experiments.engine.config import expand
+from experiments.engine.errors import UserError
+from experiments.figures.embedding import embedding
 from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
 from tests.experiments.vision.trees import CLASSES
 

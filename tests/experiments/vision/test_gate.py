@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.config import expand
-from experiments.errors import UserError
+from experiments.engine.config import expand
+from experiments.engine.errors import UserError
 from experiments.gate import Candidate, Config, label_free, run
 from tests.experiments.vision.checkpoints import Kept, Killed
 from tests.experiments.vision.test_active import Silent, tree  # noqa: F401

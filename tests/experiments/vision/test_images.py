@@ -4,17 +4,10 @@ import pytest
 import torch
 from PIL import Image
 
-from experiments.config import CONFIGS
-from experiments.errors import MissingFileError, UserError
+from experiments.engine.config import CONFIGS
+from experiments.engine.errors import MissingFileError, UserError
 from experiments.vision import images
-from experiments.vision.images import (
-    BrokenImageError,
-    class_counts,
-    digest,
-    load_dataset,
-    open_image,
-    subset,
-)
+from experiments.vision.images import BrokenImageError, class_counts, digest, load_dataset, open_image, subset
 from tests.experiments.vision.trees import CLASSES, DOMAINS, domainnet_tree
 
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from experiments.records import ROOT, read_records
+from experiments.engine.records import ROOT, read_records
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
 
 OVERRIDES = ["weights=none", "device=cpu", "workers=0", "size=32", "source_epochs=1", "wandb=off"]

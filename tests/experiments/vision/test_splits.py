@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.errors import MissingFileError, UserError
+from experiments.engine.errors import MissingFileError, UserError
 from experiments.vision.splits import Entry, class_names, domains_in, read_split, splits_in, write_split
 
 

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from experiments.pairs import LOSS, SETTINGS, row
+from experiments.pairs.measure import LOSS, SETTINGS, row
 from experiments.vision.backbone import BackboneSpec, load_backbone
 from experiments.vision.batches import Rows
+from experiments.vision.classifier import at_depth, new_classifier
 from experiments.vision.finetune import TrainSpec, train
-from experiments.vision.models import at_depth, new_classifier
 from experiments.vision.study import Domain, error, sample
 from experiments.vision.views import beside, features_of, heads, view
 from trace import Sample, diagnose
-from trace.shift import measure_shift
+from trace.evidence import measure_shift
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
 

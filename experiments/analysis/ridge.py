@@ -1,0 +1,93 @@
+"""What the ridge table, figure and claims read from stored records."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..engine.records import Record
+
+TOLERANCE = 0.05
+"""How far a slope may lie from a whole order and still agree with it."""
+
+
+class Spread(NamedTuple):
+    """A median over records with the range that stands beside it."""
+
+    median: float
+    lower: float
+    upper: float
+    num_records: int
+
+    def text(self, form: str = "{:z.3f}") -> str:
+        return f"{form} [{form}, {form}]".format(*self[:3])
+
+
+UNDEFINED = Spread(math.nan, math.nan, math.nan, 0)
+"""Of nothing; it agrees with nothing."""
+
+
+def part(records: list[Record], name: str) -> list[Record]:
+    """Metrics of the part ``closed`` or ``finite`` of the records that have it, each with its config."""
+    return [{"config": r["config"], **r["metrics"][name]} for r in records if name in r["metrics"]]
+
+
+def drawn(records: list[Record]) -> list[Record]:
+    """The closed part with every seed: its curves are the same, its Monte Carlo errors are not."""
+    return part(records, "closed")
+
+
+def closed_forms(records: list[Record]) -> list[Record]:
+    """The closed part, once per problem (penalty, dimension, angle)."""
+    problems = {(r["config"]["lam"], r["config"]["dim"], r["config"]["angle"]): r for r in drawn(records)}
+    return list(problems.values())
+
+
+def samples(records: list[Record]) -> list[Record]:
+    """The finite part, one per problem and seed."""
+    return part(records, "finite")
+
+
+def closed_slope(closed: list[Record], name: str, regime: str = "small") -> Spread:
+    """Median slope of a closed form over problems, with the widest ends of their intervals."""
+    fits = [r["slopes"][regime].get(name, [None]) for r in closed]
+    fits = [fit for fit in fits if fit[0] is not None]
+    if not fits:
+        return UNDEFINED
+    estimates, lower, upper, _ = zip(*fits, strict=True)
+    return Spread(statistics.median(estimates), min(lower), max(upper), len(fits))
+
+
+def middle_half(values: Iterable[float | None]) -> Spread:
+    """Median and quartiles of the values that exist."""
+    kept = [value for value in values if value is not None]
+    if len(kept) < 2:
+        return Spread(kept[0], kept[0], kept[0], 1) if kept else UNDEFINED
+    lower, median, upper = statistics.quantiles(kept, n=4, method="inclusive")
+    return Spread(median, lower, upper, len(kept))
+
+
+def refit_slope(finite: list[Record], draws: str, regime: str = "small") -> Spread:
+    """Order of |Delta R| of fits to samples: median and quartiles over runs."""
+    return middle_half(r["slopes"][regime][draws][0] for r in finite)
+
+
+def worst_error(drawn: list[Record]) -> float:
+    """Largest Monte Carlo error of any closed form with any seed, in standard errors."""
+    return max(error for r in drawn for error in r["monte_carlo_errors"].values())
+
+
+def points(closed: list[Record], *names: str) -> list[tuple[float, ...]]:
+    """Values of some curves at every shift of every problem."""
+    return [point for r in closed for point in zip(*(r["curves"][name] for name in names), strict=True)]
+
+
+def tightness(r: Record, i: int) -> float:
+    """Core bound over ``|Delta R|`` at the i-th shift."""
+    return float(r["curves"]["bound"][i] / abs(r["curves"]["risk_change"][i]))
+
+
+def agrees(slope: Spread, order: float) -> bool:
+    return abs(slope.lower - order) <= TOLERANCE and abs(slope.upper - order) <= TOLERANCE

@@ -1,0 +1,1 @@
+"""What the benchmark measures: one file a subject."""

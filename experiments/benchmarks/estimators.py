@@ -1,0 +1,230 @@
+"""What the benchmark measures: each case holds its inputs and the contenders that compute the same thing.
+
+The first contender of a case is ours; the others are its peers. A contender returns the value it computed. Inputs are
+drawn only when a case is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from experiments.benchmarks.peers import geomloss_divergence, pot_divergence
+from trace.estimators import gradient_norms, mmd, rkhs_norm, sinkhorn_divergence
+from trace.estimators.kernels import gram, median_bandwidth
+from trace.losses import ClippedCrossEntropy
+
+Contender = Callable[[], float]
+
+
+class Target(NamedTuple):
+    """A promise about one contender, relative to ours: ``quantity`` is at least / at most ``value``."""
+
+    contender: str
+    quantity: str
+    """"time": its time over ours; "memory": its peak over ours; "bytes", "seconds": its own peak and time."""
+    at_least: float = -math.inf
+    at_most: float = math.inf
+
+
+class Case(NamedTuple):
+    name: str
+    size: str
+    contenders: Callable[[torch.Generator], dict[str, Contender]]
+    """Draws the inputs; the contenders hold them."""
+    targets: tuple[Target, ...] = ()
+    once: bool = False
+    """A case of minutes with ``ours`` alone: time and value are those of the one call that its memory is taken on."""
+
+
+SIZES = {
+    "cpu": {"n": 5000, "d": 2048, "n_large": 20_000, "d_large": 512, "n_plane": 3000, "m_ridge": 1000, "n_mlp": 4096,
+            "k_stack": 132, "n_stack": 640, "runs_inline": 200, "runs_slurm": 1000,
+            "n_source": 120_906, "n_pool": 50_416, "d_features": 2048, "count_selected": 250,
+            "n_images": 64, "n_steps": 8},
+    "smoke": {"n": 60, "d": 16, "n_large": 90, "d_large": 8, "n_plane": 50, "m_ridge": 40, "n_mlp": 64,
+              "k_stack": 3, "n_stack": 64, "runs_inline": 5, "runs_slurm": 5,
+              "n_source": 90, "n_pool": 60, "d_features": 16, "count_selected": 5,
+              "n_images": 2, "n_steps": 2},
+}  # fmt: skip
+
+
+def unit_features(n: int, d: int, shift: float, generator: torch.Generator) -> Tensor:
+    """Rectified features of a 64-dimensional source, l2-normalised: like a network's penultimate layer."""
+    weights = torch.randn(64, d, generator=torch.Generator().manual_seed(1))
+    latent = torch.randn(n, 64, generator=generator) + shift
+    rows = torch.randn(n, d, generator=generator).mul_(3).add_(latent @ weights).relu_()
+    return rows.div_(torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min_(1e-12))
+
+
+def _sinkhorn_contenders(x: Tensor, y: Tensor) -> dict[str, Contender]:
+    return {
+        "ours": lambda: sinkhorn_divergence(x, y).value,
+        "geomloss, scaling 0.9": lambda: geomloss_divergence(x, y),
+        "POT, tol 1e-4": lambda: pot_divergence(x, y),
+    }
+
+
+def unit_samples(n: int, m: int, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Features of a source ``[n, d]`` and of a shifted target ``[m, d]``."""
+    return unit_features(n, d, 0.0, generator), unit_features(m, d, 0.3, generator)
+
+
+def sinkhorn(size: dict[str, int]) -> Case:
+    n, d = size["n"], size["d"]
+
+    def contenders(generator: torch.Generator) -> dict[str, Contender]:
+        x, y = unit_samples(n, n, d, generator)
+
+        def bare_products() -> float:
+            for p, q in ((x, x), (y, y), (x, y)):
+                p @ q.T
+            return math.nan
+
+        return {**_sinkhorn_contenders(x, y), "three bare products": bare_products}
+
+    return Case(
+        "Sinkhorn divergence, unit features",
+        f"{n} x {n} x {d}",
+        contenders,
+        (
+            Target("geomloss, scaling 0.9", "time", at_least=10),
+            Target("geomloss, scaling 0.9", "memory", at_least=2),
+            Target("POT, tol 1e-4", "time", at_least=3),
+            Target("three bare products", "time", at_least=1 / 1.6),
+        ),
+    )
+
+
+def sinkhorn_large(size: dict[str, int]) -> Case:
+    n, d = size["n_large"], size["d_large"]
+
+    def contenders(generator: torch.Generator) -> dict[str, Contender]:
+        x, y = unit_samples(n, n, d, generator)
+        return {"ours": lambda: sinkhorn_divergence(x, y).value}
+
+    return Case(
+        "Sinkhorn divergence, large",
+        f"{n} x {n} x {d}",
+        contenders,
+        (Target("ours", "bytes", at_most=3e9),),
+    )
+
+
+def sinkhorn_plane(size: dict[str, int]) -> Case:
+    n = size["n_plane"]
+
+    def contenders(generator: torch.Generator) -> dict[str, Contender]:
+        x, y = torch.randn(n, 2, generator=generator), torch.randn(n, 2, generator=generator) + 0.5
+        return _sinkhorn_contenders(x, y)
+
+    return Case("Sinkhorn divergence, log domain", f"{n} x {n} x 2", contenders)
+
+
+def mmd_blocks(size: dict[str, int]) -> Case:
+    n, d = size["n"], size["d_large"]
+
+    def contenders(generator: torch.Generator) -> dict[str, Contender]:
+        x, y = unit_samples(n, n, d, generator)
+        bandwidth = median_bandwidth(x, y)
+
+        def dense() -> float:
+            """The textbook formula on three whole Gram matrices."""
+            xx, yy, xy = (gram(p, q, kernel="rbf", bandwidth=bandwidth) for p, q in ((x, x), (y, y), (x, y)))
+            off_diagonal = [(K.sum(dtype=torch.float64) - n) / (n * (n - 1)) for K in (xx, yy)]
+            return float(sum(off_diagonal) - 2 * xy.mean(dtype=torch.float64))
+
+        return {"ours": lambda: mmd(x, y, bandwidth=bandwidth).squared, "dense formula": dense}
+
+    return Case(
+        "MMD, unbiased",
+        f"{n} x {n} x {d}",
+        contenders,
+        (Target("dense formula", "time", at_least=1), Target("dense formula", "memory", at_least=1)),
+    )
+
+
+def mmd_large(size: dict[str, int]) -> Case:
+    n, d = size["n_large"], size["d_large"]
+
+    def contenders(generator: torch.Generator) -> dict[str, Contender]:
+        x, y = unit_samples(n, n, d, generator)
+        return {"ours": lambda: mmd(x, y, bandwidth=1.0).squared}
+
+    return Case("MMD, unbiased, large", f"{n} x {n} x {d}", contenders, (Target("ours", "bytes", at_most=3e8),))
+
+
+def gradients(size: dict[str, int]) -> Iterator[Case]:
+    n = size["n_mlp"]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        mlp = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 20))
+        convnet = nn.Sequential(
+            nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 20),
+        )  # fmt: skip
+    for name, model, shape in (("MLP", mlp, (n, 512)), ("convnet", convnet, (max(8, n // 8), 3, 32, 32))):
+        contenders = partial(_gradient_contenders, model.eval().requires_grad_(False), shape)
+        targets = (Target("vmap(grad)", "time", at_least=15),)
+        yield Case(f"gradient norms, {name}", " x ".join(map(str, shape)), contenders, targets)
+
+
+def _gradient_contenders(model: nn.Module, shape: tuple[int, ...], generator: torch.Generator) -> dict[str, Contender]:
+    x = torch.randn(shape, generator=generator)
+    y = torch.randint(0, 20, (len(x),), generator=generator)
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    loss = ClippedCrossEntropy()
+
+    def one(xi: Tensor, yi: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(functional_call(model, state, (xi[None],)).clamp(-10, 10), yi[None])
+
+    def summed(gradients: Tensor) -> float:
+        return float(gradients.flatten(start_dim=1).norm(dim=1).double().sum())
+
+    def by_loop() -> float:
+        return sum(summed(grad(one)(xi, yi)[None]) for xi, yi in zip(x, y, strict=True))
+
+    return {
+        "ours": lambda: float(gradient_norms(model, x, y, loss).double().sum()),
+        "vmap(grad)": lambda: summed(vmap(grad(one))(x, y)),
+        "loop of grad": by_loop,
+    }
+
+
+def kernel_ridge(size: dict[str, int]) -> Case:
+    m = size["m_ridge"]
+
+    def contenders(generator: torch.Generator) -> dict[str, Contender]:
+        u = torch.rand(m, 4, generator=generator, dtype=torch.float64)
+        t = (4 * u[:, 0]).sin() + u[:, 1] + 0.3 * torch.randn(m, generator=generator, dtype=torch.float64)
+        ridges = torch.logspace(-8, 1, 30, dtype=torch.float64)
+
+        def grid_search() -> float:
+            """scikit-learn with 5 folds; its alpha is m lambda."""
+            search = GridSearchCV(
+                KernelRidge(kernel="rbf", gamma=2.0), {"alpha": (m * ridges).numpy()}, scoring="neg_mean_squared_error"
+            ).fit(u.numpy(), t.numpy())
+            alpha = torch.as_tensor(search.best_estimator_.dual_coef_)
+            return math.sqrt(float(alpha @ gram(u, u, kernel="rbf", bandwidth=0.5) @ alpha))
+
+        ours = partial(rkhs_norm, u, t, bandwidth=0.5, ridges=ridges)
+        return {"ours": lambda: ours().value, "scikit-learn grid search": grid_search}
+
+    return Case(
+        "kernel ridge norm, 30 lambdas",
+        f"{m} x 4",
+        contenders,
+        (Target("scikit-learn grid search", "time", at_least=5),),
+    )
+
+
+ESTIMATORS = (sinkhorn, sinkhorn_large, sinkhorn_plane, mmd_blocks, mmd_large, gradients, kernel_ridge)

@@ -1,0 +1,108 @@
+"""Benchmark cases of the image studies: reading images, ResNet-50 forwards, and a training step at each depth.
+
+The value is FLOPs an image as torch counts them, or bytes an image for reading.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Generator, Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..vision.backbone import folded
+from .estimators import Case, Contender
+
+ARCH = "resnet50"
+CLASSES = 345
+SIDE = 512
+"""Pixels a side of the JPEG that is read: at quality 75 it has about the mean bytes of DomainNet's photographs."""
+
+
+def vision(size: dict[str, int]) -> Iterator[Case]:
+    """Reading and the network by one image after the other, so that their rates can be scaled."""
+    n, steps = size["n_images"], size["n_steps"]
+    yield Case("images, read and resized", f"{n} JPEG of {SIDE} x {SIDE}", partial(_reading, n))
+    yield Case(f"images, {ARCH} features", f"{n} x 3 x 224 x 224", partial(_features, n))
+    for depth in ("block", "full"):
+        yield Case(
+            f"images, {ARCH} step, {depth}", f"{steps} images, forward and backward", partial(_step, depth, steps)
+        )
+
+
+def _backbone() -> Any:
+    from ..vision.backbone import BackboneSpec, load_backbone  # timm takes seconds to load
+
+    return load_backbone(BackboneSpec(ARCH, weights="none"))
+
+
+def _reading(n: int, generator: Generator) -> dict[str, Contender]:
+    """One thread; the picture is smooth noise, which takes as many bytes as a photograph."""
+    coarse = torch.randint(0, 256, (3, 64, 64), generator=generator).float()
+    smooth = nn.functional.interpolate(coarse[None], size=SIDE, mode="bicubic")[0].clamp(0, 255).byte()
+    page = io.BytesIO()
+    Image.fromarray(smooth.permute(1, 2, 0).numpy()).save(page, format="JPEG", quality=75)
+    transform = _backbone().transform
+
+    def read() -> float:
+        for _ in range(n):
+            page.seek(0)
+            transform(Image.open(page).convert("RGB"))
+        return float(len(page.getvalue()))
+
+    return {"ours": read}
+
+
+def _features(n: int, generator: Generator) -> dict[str, Contender]:
+    x = torch.randn(n, 3, 224, 224, generator=generator).contiguous(memory_format=torch.channels_last)
+    model = _backbone().model
+    flops = _flops(lambda: model(x[:1]))
+    fast = folded(model, x[:2])
+
+    def forward() -> float:
+        with torch.inference_mode():
+            for part in x.split(4):
+                fast(part)
+        return flops
+
+    return {"ours": forward}
+
+
+def _step(depth: str, n: int, generator: Generator) -> dict[str, Contender]:
+    """Forward, backward and a step of SGD on one batch of ``n`` inputs of a depth."""
+    from ..vision.classifier import at_depth, new_classifier
+
+    backbone = _backbone()
+    model = at_depth(new_classifier(backbone.dim, CLASSES), "block" if depth == "block" else "full", backbone)
+    x = torch.randn(n, 3, 224, 224, generator=generator).contiguous(memory_format=torch.channels_last)
+    if depth == "block":
+        with torch.inference_mode():
+            x = backbone.trunk()(x)
+        x = x.clone()
+    y = torch.randint(0, CLASSES, (n,), generator=generator)
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+    def step(inputs: Tensor, labels: Tensor) -> None:
+        optimiser.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimiser.step()
+
+    flops = _flops(lambda: step(x[:1], y[:1]))
+
+    def train() -> float:
+        step(x, y)
+        return flops
+
+    return {"ours": train}
+
+
+def _flops(call: Callable[[], object]) -> float:
+    """Floating-point operations of one call, two for a multiply-add."""
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return float(counter.get_total_flops())

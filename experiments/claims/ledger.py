@@ -1,0 +1,106 @@
+"""The form of the claims ledger: a claim is one statement of the paper and one function of records that judges it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from ..engine.records import Record
+from ..engine.registry import submodules
+
+Verdict = Literal["reproduced", "partly", "not reproduced", "contradicts itself", "not run here"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+Records = Mapping[str, list[Record]]
+"""The stored records of every experiment, by its name; an experiment that was not run has none."""
+
+
+BENCHMARK = "`python -m experiments benchmark`"
+"""The one experiment with a command of its own, which stores its record itself."""
+
+
+class Finding(NamedTuple):
+    """What the records say about a claim."""
+
+    measured: str
+    """Our number with its interval, and its unit."""
+    runs: int
+    """How many cases (pairs, rounds, points, draws) stand behind it; 0 for arithmetic on the paper's own numbers."""
+    verdict: Verdict
+    why: str
+    """One sentence."""
+
+
+Judge = Callable[[Records], Finding]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, where it stands, and how records decide on it."""
+
+    name: str
+    label: str
+    """The paper's own label of the section, table or equation."""
+    statement: str
+    published: str
+    judge: Judge
+
+    @property
+    def module(self) -> str:
+        """Where its rule stands."""
+        return self.judge.__module__
+
+
+_CLAIMS: dict[str, Claim] = {}
+
+
+def claim(label: str, statement: str, *, published: str, name: str = "") -> Callable[[Judge], Claim]:
+    """Turn a judge into a `Claim`, named like the function unless told, which from then on is part of the ledger."""
+
+    def register(judge: Judge) -> Claim:
+        made = Claim(name or judge.__name__, label, statement, published, judge)
+        if made.name in _CLAIMS:
+            raise ValueError(f"two claims are named {made.name}: name one of the judges differently")
+        return _CLAIMS.setdefault(made.name, made)
+
+    return register
+
+
+def all_claims(*modules: str) -> list[Claim]:
+    """The claims of all files in this folder, or of the files that are named."""
+    submodules("experiments.claims")
+    wanted = {f"experiments.claims.{name}" for name in modules}
+    return [made for made in _CLAIMS.values() if not modules or made.module in wanted]
+
+
+def not_run(experiment: str) -> Finding:
+    """The finding of a claim whose records do not exist."""
+    command = BENCHMARK if experiment == "benchmark" else f"`python -m experiments run {experiment}`, then `collect`"
+    return Finding("no records", 0, "not run here", f"no records of {experiment}: {command}")
+
+
+def unfinished(experiment: str, what: str) -> Finding:
+    """The finding of a claim about a part of the grid that the records lack."""
+    why = f"the stored records of {experiment} hold no {what}: `python -m experiments run {experiment}`, then `collect`"
+    return Finding("no records", 0, "not run here", why)
+
+
+def needs(experiment: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:
+    """A judge of one experiment's records; where there are none, the finding says so."""
+
+    def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
+        @functools.wraps(judge)
+        def judged(records: Records) -> Finding:
+            found = records.get(experiment, [])
+            return judge(found) if found else not_run(experiment)
+
+        return judged
+
+    return wrap
+
+
+def graded(holds: bool, partly: bool) -> Verdict:
+    """The verdict of a claim that can hold in full, in part, or not."""
+    return "reproduced" if holds else "partly" if partly else "not reproduced"

@@ -1,0 +1,165 @@
+"""Speed and memory of the estimators against their peers, as ratios within one run.
+
+Tables `benchmark` and `growth`; about 17 minutes on two cores with the default profile, half of them for the sizes of
+DomainNet. Times are medians of interleaved repetitions in one process. Peak memory is what a contender needs beyond its
+inputs, each measured in a fresh process; cases of minutes are timed there, too, in their one call.
+
+    python -m experiments benchmark
+    python -m experiments benchmark --case "full size"               # selection and distances at DomainNet's sizes
+    python -m experiments benchmark --case ridge --profile smoke     # one case, small, not stored
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from ..benchmarks.estimators import ESTIMATORS, SIZES, Case, Contender
+from ..benchmarks.growth import growth
+from ..benchmarks.selection import selection
+from ..benchmarks.training import engine, stacked_training
+from ..benchmarks.vision import vision
+from ..engine.memory import peak_bytes, reset_peaks, resident_bytes
+from ..engine.records import RECORDS, ROOT, Record, plain, provenance, run_id, write_record
+from ..tables.benchmark import benchmark
+from ..tables.table import to_markdown
+
+_LONG = 5.0
+"""Seconds above which a contender is timed once."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--profile", choices=sorted(SIZES), default="cpu", help="sizes (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: %(default)s)")
+    parser.add_argument("--case", default="", help="only cases whose name contains this; nothing is stored then")
+    parser.add_argument("--records", type=Path, default=RECORDS, help="where to store (default: results/records)")
+    parser.add_argument("--alone", nargs=2, metavar=("CASE", "CONTENDER"), help=argparse.SUPPRESS)
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Measure, store one record, and print the table."""
+    profile, seed = arguments.profile, arguments.seed
+    if arguments.alone:
+        print(json.dumps(_here(profile, seed, *arguments.alone)))
+        return
+    chosen = [case for case in cases(profile) if arguments.case in case.name]
+    if not chosen:
+        raise SystemExit(f"no case has {arguments.case!r} in its name")
+    rows = []
+    for case in chosen:
+        print(f"{case.name} ({case.size})", file=sys.stderr)
+        rows += measure(case, profile, seed)
+    config = {"seed": seed, "sizes": SIZES[profile]}
+    record: Record = {
+        "run_id": run_id("benchmark", profile, config),
+        "experiment": "benchmark",
+        "profile": profile,
+        "config": config,
+        "seed": seed,
+        "metrics": {"rows": rows},
+        **provenance(),
+    }
+    if not arguments.case:
+        print("growth with n", file=sys.stderr)
+        record["metrics"]["growth"] = growth(profile, seed)
+        write_record(record, arguments.records / "benchmark.jsonl")
+    print(to_markdown(benchmark([plain(record)])))
+
+
+def cases(profile: str) -> Iterator[Case]:
+    """All cases of a profile; none has drawn its inputs."""
+    size = SIZES[profile]
+    for make in (*ESTIMATORS, stacked_training, selection, vision, engine):
+        made = make(size)
+        yield from [made] if isinstance(made, Case) else made
+
+
+class Call(NamedTuple):
+    """One call of a contender in a process of its own."""
+
+    value: float
+    seconds: float
+    peak: float
+    """Bytes of resident memory that it adds; NaN where the system does not tell (not Linux)."""
+
+
+def measure(case: Case, profile: str, seed: int) -> list[Record]:
+    """One row per contender: time, peak memory, value, and whether the promises about it hold."""
+    contenders = {} if case.once else case.contenders(torch.Generator().manual_seed(seed))
+    calls = {name: _elsewhere(profile, seed, case.name, name) for name in contenders or ["ours"]}
+    peaks = {name: call.peak for name, call in calls.items()}
+    values, times = {n: call.value for n, call in calls.items()}, {n: call.seconds for n, call in calls.items()}
+    if contenders:
+        values, times = _timed(contenders)
+    ours = next(iter(calls))
+    rows = []
+    for name in calls:
+        measured = {
+            "time": times[name] / times[ours],
+            "memory": peaks[name] / max(peaks[ours], 1.0),
+            "bytes": peaks[name],
+            "seconds": times[name],
+        }
+        targets = [
+            {**target._asdict(), "met": target.at_least <= measured[target.quantity] <= target.at_most}
+            for target in case.targets
+            if target.contender == name
+        ]
+        rows.append({
+            "case": case.name, "size": case.size, "contender": name,
+            "seconds": times[name], "time_ratio": measured["time"],
+            "peak_bytes": peaks[name], "memory_ratio": measured["memory"],
+            "value": values[name],
+            "value_difference": abs(values[name] - values[ours]) / max(abs(values[ours]), 1e-30),
+            "targets": targets,
+        })  # fmt: skip
+    return rows
+
+
+def _timed(contenders: dict[str, Contender], rounds: int = 4) -> tuple[dict[str, float], dict[str, float]]:
+    """Values and median seconds. The first round warms up; contenders take turns so that noise hits all of them."""
+    values: dict[str, float] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, contender in contenders.items():
+            if seconds[name] and seconds[name][0] > _LONG:
+                continue
+            start = time.perf_counter()
+            values[name] = contender()
+            seconds[name].append(time.perf_counter() - start)
+    return values, {name: statistics.median(s[1:] or s) for name, s in seconds.items()}
+
+
+def _elsewhere(profile: str, seed: int, case: str, contender: str) -> Call:
+    command = [sys.executable, "-m", "experiments", "benchmark", "--profile", profile, "--seed", str(seed)]
+    command += ["--alone", case, contender]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return Call(*json.loads(done.stdout))
+
+
+def _here(profile: str, seed: int, case: str, contender: str) -> Call:
+    """One measured call, after one at the smoke sizes that loads what is imported late."""
+    _named(case, "smoke").contenders(torch.Generator())[contender]()
+    measured = _named(case, profile).contenders(torch.Generator().manual_seed(seed))[contender]
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)  # give back what is free, or its reuse hides a peak
+    before = resident_bytes() if reset_peaks() else None
+    start = time.perf_counter()
+    value = measured()
+    seconds = time.perf_counter() - start
+    return Call(value, seconds, math.nan if before is None else float(max(peak_bytes() - before, 0)))
+
+
+def _named(name: str, profile: str) -> Case:
+    return next(case for case in cases(profile) if case.name == name)

@@ -1,0 +1,36 @@
+"""Tables from stored records alone, as Markdown, LaTeX and CSV.
+
+python -m experiments tables      # rewrites results/tables/ and the generated parts of the README, about a minute
+python -m experiments tables --profile paper --output paper/tables      # of another profile, beside the README
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..engine.records import PROFILE, RECORDS, ROOT, with_records
+from ..tables.table import replace_marked, table, to_markdown, without, write
+
+TABLES = ROOT / "results" / "tables"
+README = ROOT / "README.md"
+IN_README: dict[str, tuple[str, ...]] = {"glance": (), "benchmark": ("value", "relative difference")}
+"""Tables that also stand in the README, between markers of their label, without these columns."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--records", type=Path, default=RECORDS, help="folder of *.jsonl (default: results/records)")
+    parser.add_argument("--output", type=Path, help="folder for the tables (default: results/tables)")
+    parser.add_argument("--readme", type=Path, help="file with marked parts (default: ours, for cpu without --output)")
+    parser.add_argument("--profile", default=PROFILE, help="whose runs are shown: cpu or paper (default: %(default)s)")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Write every table whose records exist, and name those that are missing."""
+    committed = arguments.output is None and arguments.profile == PROFILE
+    readme = arguments.readme or (README if committed else None)
+    for label, records, make in with_records(table.all(), arguments.records, arguments.profile):
+        made = make(records)
+        write(made, label, arguments.output or TABLES)
+        if readme and label in IN_README:
+            replace_marked(readme, label, to_markdown(without(made, IN_README[label])))

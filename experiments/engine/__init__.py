@@ -1,0 +1,1 @@
+"""How runs run; knows no study."""

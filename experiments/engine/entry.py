@@ -1,0 +1,70 @@
+"""`python -m experiments.NAME` for an experiment's module: `python -m experiments run NAME`, and help about its config.
+
+An experiment ends with ``if __name__ == "__main__": main("NAME")``.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..__main__ import main as command_line
+from .config import CONFIGS, experiment_module
+
+_USAGE = "usage: python -m {path} [config=VARIANT] [key=value ...] [--launcher inline|local|slurm] [--dry-run]"
+
+
+def main(experiment: str, arguments: list[str] | None = None) -> None:
+    """Run what is missing of the experiment's grid, or describe it for ``--help``."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if {"-h", "--help"} & set(given):
+        print(help_page(experiment))
+        return
+    command_line(["run", experiment, *given])
+
+
+def help_page(experiment: str, configs: Path = CONFIGS) -> str:
+    """The module's docstring, every config key with its type, default and meaning, and the variants."""
+    module = experiment_module(experiment)
+    meanings = field_meanings(module.Config)
+    keys = []
+    for field in dataclasses.fields(module.Config):
+        keys.append(f"  {field.name}: {_type_name(field)}{_default(field)}")
+        keys += [f"      {line}" for line in meanings.get(field.name, "").splitlines()]
+    folder = configs / experiment.split(".")[-1]
+    variants = ", ".join(sorted(path.stem for path in folder.glob("*.yaml"))) or "none: the defaults alone"
+    path = experiment if "." in experiment else f"experiments.{experiment}"
+    return "\n".join([
+        _USAGE.format(path=path), "", inspect.getdoc(module) or "", "", "keys:", *keys, "", f"config: {variants}",
+        "options: python -m experiments run --help",
+    ])  # fmt: skip
+
+
+def field_meanings(schema: type) -> dict[str, str]:
+    """The string literal under each field of a class and of those it inherits from, which Python does not keep."""
+    meanings: dict[str, str] = {}
+    for base in schema.__bases__:
+        if dataclasses.is_dataclass(base):
+            meanings |= field_meanings(base)
+    (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(schema))).body
+    assert isinstance(definition, ast.ClassDef)
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            text = below.value
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                meanings[field.target.id] = inspect.cleandoc(text.value)
+    return meanings
+
+
+def _type_name(field: dataclasses.Field[Any]) -> str:
+    return field.type.__name__ if isinstance(field.type, type) else str(field.type)
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default_factory is not dataclasses.MISSING:
+        return f" = {field.default_factory()!r}"
+    return " (must be given)" if field.default is dataclasses.MISSING else f" = {field.default!r}"

@@ -1,0 +1,53 @@
+"""Things that register themselves: a file in a folder is enough, no list names it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Generic, NamedTuple, TypeVar
+
+Make = TypeVar("Make", bound=Callable[..., object])
+
+
+def submodules(package: str) -> list[ModuleType]:
+    """All modules below a package, imported, in the order of their names."""
+    return list(_walk(importlib.import_module(package)))
+
+
+def _walk(package: ModuleType) -> Iterator[ModuleType]:
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(found.name)
+        yield module
+        if found.ispkg:
+            yield from _walk(module)
+
+
+class Entry(NamedTuple, Generic[Make]):
+    """What makes one thing from the records of one experiment."""
+
+    experiment: str
+    make: Make
+
+
+class Registry(Generic[Make]):
+    """A decorator, ``@registry("label", "experiment")``, and what it has seen in all files of a package."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self._entries: dict[str, Entry[Make]] = {}
+
+    def __call__(self, label: str, experiment: str) -> Callable[[Make], Make]:
+        def register(make: Make) -> Make:
+            if label in self._entries:
+                raise ValueError(f"{self.package} has two entries {label!r}: name one of them differently")
+            self._entries[label] = Entry(experiment, make)
+            return make
+
+        return register
+
+    def all(self) -> dict[str, Entry[Make]]:
+        """Everything by its label, in the order of labels."""
+        submodules(self.package)
+        return dict(sorted(self._entries.items()))

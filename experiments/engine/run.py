@@ -1,0 +1,128 @@
+"""One run from claim to record."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from .config import Run, experiment_module
+from .interrupt import GRACE_SECONDS, Warned
+from .memory import gpu_peak_bytes, peak_bytes, reset_peaks
+from .records import Record, provenance, replacing
+from .store import RUNS, RunDirectory
+from .wandb import Mode, Tracker
+
+THREADS = 1
+"""Of every run under every launcher: sums come out in the same order, so the same seed gives the same bits."""
+
+Outcome = Literal["computed", "done before", "running elsewhere", "failed"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a run may use besides its config."""
+
+    directory: RunDirectory
+    tracker: Tracker
+    warned: Warned = field(default_factory=Warned)
+
+    def log(self, step: int, **values: float) -> None:
+        """A point of the run's curves."""
+        self.tracker.log(step, values)
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Keep the state of a long training (tensors and plain values) until the run is done; whole or not at all."""
+        with replacing(self.directory.checkpoint_path) as aside:
+            torch.save(state, aside)
+
+    def checkpoint(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Call it after every step: when the cluster has warned, the state is saved here and the attempt ends."""
+        self.warned.listen()
+        if self.warned.pending is not None:
+            self.save(state())
+            self.warned.act()
+            raise SystemExit(1)  # where nobody ends the process, the kill that follows would
+
+    def load(self) -> dict[str, Any] | None:
+        """The state that an earlier attempt saved last, on the CPU; None at a first attempt."""
+        path = self.directory.checkpoint_path
+        if not path.exists():
+            return None
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return state
+
+
+def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off", grace: float = GRACE_SECONDS) -> Outcome:
+    """Compute a run unless it is done or somebody computes it now; what it prints goes to its log.
+
+    A failure is stored with its traceback and does not propagate; Ctrl-C does, and leaves the run missing. A warning
+    of the cluster waits at most ``grace`` seconds for the end of a step.
+
+    Raises:
+        OSError: if the run store cannot be written.
+    """
+    directory = RunDirectory.of(run, runs)
+    with directory.claim() as claimed:
+        if not claimed:
+            return "running elsewhere"
+        if directory.record_path.exists():
+            return "done before"
+        directory.begin(run)
+        with (
+            open(directory.log_path, "a", encoding="utf-8", buffering=1) as log,
+            redirect_stdout(log),
+            redirect_stderr(log),
+        ):
+            try:
+                with Warned(grace) as warned:
+                    _compute(run, directory, wandb, warned)
+            except Exception as error:
+                if type(error).__module__.startswith("submitit"):  # the task must end, which is no fault of the run
+                    raise
+                traceback.print_exc()
+                directory.fail(traceback.format_exc())
+                return "failed"
+    return "computed"
+
+
+def _compute(run: Run, directory: RunDirectory, wandb: Mode, warned: Warned) -> None:
+    torch.set_num_threads(THREADS)
+    tracker = Tracker(run, directory, wandb)
+    try:
+        record = _record(run, Context(directory, tracker, warned))
+        directory.finish(record)
+    except Exception:
+        tracker.fail()
+        raise
+    tracker.finish(record["metrics"])
+
+
+def _record(run: Run, context: Context) -> Record:
+    """The run's metrics with what they cost and where they come from."""
+    origin = provenance()
+    reset_peaks()
+    started = time.perf_counter()
+    metrics = experiment_module(run.experiment).run(run.config, context)
+    seconds = time.perf_counter() - started
+    if not isinstance(metrics, dict):
+        raise TypeError(f"run of {run.experiment} returned {type(metrics).__name__}: it must return a dict of metrics")
+    return {
+        "run_id": run.run_id,
+        "experiment": run.experiment,
+        "profile": run.values.get("profile", ""),
+        "seed": run.values.get("seed"),
+        "config": run.values,
+        "metrics": metrics,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "seconds": seconds,
+        "peak_bytes": peak_bytes(),
+        "gpu_peak_bytes": gpu_peak_bytes(),
+        **origin,
+    }

@@ -1,0 +1,1 @@
+"""Figures from records: one file a study; a decorator registers a figure."""

@@ -1,0 +1,83 @@
+"""The look of every figure: one column wide, colour-blind safe, the same bytes from the same records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from cycler import cycler
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ..engine.records import Record, replacing
+from ..engine.registry import Registry
+
+COLUMN = 3.4
+"""Width of a column in inches."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's palette, strongest contrasts first."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+plt.rcParams.update({
+    "figure.dpi": 200,
+    "savefig.bbox": "tight",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 6.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "axes.prop_cycle": cycler(color=COLOURS),
+})  # fmt: skip
+
+
+figure: Registry[Callable[[list[Record]], Figure]] = Registry("experiments.figures")
+"""``@figure("name", "experiment")`` over a function of that experiment's records."""
+photographs: Registry[Callable[[list[Record]], Figure]] = Registry("experiments.figures")
+"""The same for a figure that shows images of a data set: drawn where it is asked for, never part of the repository."""
+
+
+def axes(
+    columns: int = 1, rows: int = 1, *, width: float = COLUMN, height: float = 2.4, **options: Any
+) -> tuple[Figure, Any]:
+    """A figure ``width`` inches wide with a grid of axes, each row ``height`` inches high."""
+    return plt.subplots(rows, columns, figsize=(width, height * rows), layout="constrained", **options)
+
+
+def missing(ax: Axes) -> None:
+    """Say in a panel that there are no records for it."""
+    ax.text(0.5, 0.5, "missing", ha="center", transform=ax.transAxes)
+
+
+def note(label: str, **line: Any) -> Line2D | Patch:
+    """A legend entry for what has none of its own: a grey band, or with ``line`` a line of that look."""
+    return Line2D([], [], label=label, **line) if line else Patch(color="0.5", alpha=0.25, linewidth=0, label=label)
+
+
+DOTTED: dict[str, Any] = {"color": "black", "linewidth": 0.6, "linestyle": ":"}
+"""A line to compare with."""
+
+
+def save(drawn: Figure, name: str, folder: Path) -> None:
+    """``NAME.pdf`` and ``NAME.png``, without dates, whole or not at all."""
+    undated: dict[str, dict[str, str | None]] = {
+        "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+        "png": {"Software": None},
+    }
+    for suffix, metadata in undated.items():
+        with replacing(folder / f"{name}.{suffix}") as aside:
+            drawn.savefig(aside, format=suffix, metadata=metadata)
+    plt.close(drawn)

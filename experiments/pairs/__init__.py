@@ -1,0 +1,1 @@
+"""The protocol of the synthetic worlds: draw, train, measure."""

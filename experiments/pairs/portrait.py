@@ -1,0 +1,48 @@
+"""A two-dimensional world as a record keeps it for its figure: some points, and both models' scores on a grid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .train import Split
+
+POINTS = 150
+"""Of each sample."""
+CELLS = 41
+"""Grid points along each axis."""
+
+
+def portrait(old: nn.Module, new: nn.Module, source: Split, target: Split) -> dict[str, Any]:
+    """Points and labels of both samples; where ``score`` (logit of class 1 minus class 0) is 0 lies the boundary."""
+    shown = torch.cat([source.train.x[:POINTS], target.train.x[:POINTS]])
+    low, high = shown.min(dim=0).values - 0.3, shown.max(dim=0).values + 0.3
+    x, y = (torch.linspace(float(a), float(b), CELLS) for a, b in zip(low, high, strict=True))
+    grid = torch.cartesian_prod(y, x).flip(1)
+    return {
+        "x": _short(x),
+        "y": _short(y),
+        "source": _points(source),
+        "target": _points(target),
+        "score": _short(_scores(old, grid)),
+        "new_score": _short(_scores(new, grid)),
+    }
+
+
+@torch.no_grad()
+def _scores(model: nn.Module, grid: Tensor) -> Tensor:
+    """``[CELLS, CELLS]``, rows along y."""
+    logits = model(grid)
+    return (logits[:, 1] - logits[:, 0]).clamp(-20, 20).view(CELLS, CELLS)
+
+
+def _points(split: Split) -> dict[str, Any]:
+    assert split.train.y is not None
+    return {"x": _short(split.train.x[:POINTS]), "y": split.train.y[:POINTS].tolist()}
+
+
+def _short(values: Tensor) -> Any:
+    """Two decimals, for drawing."""
+    return torch.round(values.double(), decimals=2).tolist()

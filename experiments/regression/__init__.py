@@ -1,0 +1,1 @@
+"""Ridge regression under a mean shift: closed forms, and samples of the same problem."""

@@ -1,0 +1,1 @@
+"""Tables from records: one file a study; a decorator registers a table."""

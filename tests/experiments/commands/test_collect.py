@@ -1,0 +1,92 @@
+"""Collecting: only runs of the configs' grids, so that a trial is never averaged with them; the rest is counted."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from experiments.commands.collect import Counts, collect
+from experiments.engine.config import Run, expand
+from experiments.engine.records import ROOT, read_records
+from experiments.engine.store import RunDirectory
+from tests.experiments.toy import TOY, Config
+
+
+@pytest.fixture
+def configs(tmp_path):
+    folder = tmp_path / "configs" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "cpu.yaml").write_text(
+        'profile: cpu\nscale: 2.0\nsweep:\n- {mode: [plain, "*"], seed: [0, 1]}\n- {mode: [slow], seed: [7]}\n'
+    )
+    (folder / "paper.yaml").write_text("profile: paper\nsweep: {seed: [0, 1]}\n")
+    return tmp_path / "configs"
+
+
+def finish(run, runs):
+    """A stored record without the computation."""
+    RunDirectory.of(run, runs).finish({"run_id": run.run_id, "config": run.values, "metrics": {}})
+
+
+def collected(tmp_path, configs, runs, **options):
+    for run in runs:
+        finish(run, tmp_path / "runs")
+    counts = collect(tmp_path / "runs", tmp_path / "records", configs=configs, **options)
+    path = tmp_path / "records" / f"{TOY}.jsonl"
+    return counts[TOY], {r["run_id"] for r in read_records(path)} if path.exists() else set()
+
+
+def test_a_trial_does_not_enter_the_records_of_its_grid(tmp_path, configs):
+    grid = expand(TOY, [], configs=configs)
+    trial = expand(TOY, ["layers=[128]"], configs=configs)
+    counts, ids = collected(tmp_path, configs, [*grid, *trial])
+    assert counts == (3, 3, 3)
+    assert ids == {run.run_id for run in grid}
+    assert "3 left out" in counts.text()
+    assert "--all" in counts.text()
+    assert collected(tmp_path, configs, [], everything=True)[0] == (3, 6, 0)
+    assert collected(tmp_path, configs, [])[0] == (0, 6, 0), "what was taken on purpose stays"
+
+
+def test_an_open_key_takes_new_values_but_nothing_else_of_their_runs(tmp_path, configs):
+    new = expand(TOY, ["mode=fail"], configs=configs)
+    changed = expand(TOY, ["mode=fail", "layers=[3]"], configs=configs)
+    assert (len(new), len(changed)) == (2, 2)
+    counts, ids = collected(tmp_path, configs, [*new, *changed])
+    assert counts == (2, 2, 2)
+    assert ids == {run.run_id for run in new}
+
+
+def test_every_profile_has_its_own_grids(tmp_path, configs):
+    paper = expand(TOY, ["profile=paper"], configs=configs)
+    counts, _ = collected(tmp_path, configs, [*paper, Run(TOY, Config(profile="paper", seed=2))])
+    assert counts == (2, 2, 1)
+    (other,) = (Run(TOY, Config(profile="mine")),)
+    assert collected(tmp_path, configs, [other])[0] == (0, 2, 2)
+
+
+def test_nothing_but_trials_writes_nothing(tmp_path, configs):
+    counts, ids = collected(tmp_path, configs, expand(TOY, ["seed=9"], configs=configs))
+    assert counts == (0, 0, 2)
+    assert ids == set()
+
+
+def test_without_any_yaml_there_is_no_grid(tmp_path):
+    assert collected(tmp_path, tmp_path / "nowhere", [Run(TOY, Config(seed=s)) for s in range(3)])[0] == Counts(3, 3)
+
+
+def test_the_committed_worlds_and_one_of_your_own_are_in_the_grid(tmp_path):
+    """README: `run synthetic world=NAME`, then `collect`; a Moons run with other layers stays out."""
+    runs = [*expand("synthetic", ["config=smoke", "world=mine"]),
+            *expand("synthetic", ["config=smoke", "world=moons_warp"])]  # fmt: skip
+    trial = expand("synthetic", ["config=smoke", "world=moons_warp", "models=[{hidden: [128]}]"])
+    for run in [*runs, *trial]:
+        finish(run, tmp_path / "runs")
+    places = ["--runs", str(tmp_path / "runs"), "--records", str(tmp_path / "records")]
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments", "collect", *places], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"synthetic: {len(runs)} new, {len(runs)} in all; {len(trial)} left out")
+    kept = {json.loads(line)["run_id"] for line in (tmp_path / "records" / "synthetic.jsonl").read_text().splitlines()}
+    assert kept == {run.run_id for run in runs}

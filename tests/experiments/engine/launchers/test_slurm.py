@@ -1,0 +1,181 @@
+"""SLURM arrays on a real one-node cluster: kills, cancels, requeues and preemptions, every record once."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from experiments.commands.run import inline
+from experiments.commands.status import describe
+from experiments.engine.config import Run
+from experiments.engine.launchers import slurm
+from experiments.engine.launchers.slurm import Profile, QueueUnknownError, load_profile, queue_states, script, submit
+from experiments.engine.records import ROOT
+from experiments.engine.store import RunDirectory
+from tests.experiments import toy
+from tests.experiments.cluster import PROFILE, fake, restarts, states, until
+from tests.experiments.toy import TOY, grid
+
+
+def test_array_with_a_kill_a_cancel_and_a_failure(cluster, tmp_path, computed):
+    store = tmp_path / "runs"
+    healthy = grid(22, mode="slow")
+    failing, killed = grid(1, mode="fail", scale=2.0), grid(1, mode="kill", scale=3.0)
+    runs = [*healthy[:2], *killed, *healthy[2:], *failing]
+    jobs = submit(runs, PROFILE, runs=store, name=TOY)
+    assert len(jobs) == 6
+    assert len({job.split("_")[0] for job in jobs}) == 1
+    until(lambda: queue_states(jobs).get(jobs[3]) == "RUNNING")
+    subprocess.run(["scancel", jobs[3]], check=True)
+    until(lambda: not queue_states(jobs))
+    first = [RunDirectory.of(run, store).state() for run in runs]
+    assert (first[2], first[-1]) == ("missing", "failed")
+    assert 3 <= first.count("missing") <= 6  # the rest of two packs
+    assert "fails on purpose" in RunDirectory.of(failing[0], store).failure_path.read_text()
+    job_id, log = RunDirectory.of(failing[0], store).job()
+    assert job_id == jobs[-1]
+    assert os.path.samefile(log, RunDirectory.of(failing[0], store).path / "slurm.out")
+    before = computed()
+
+    again = [run for run in runs if RunDirectory.of(run, store).state() != "done"]
+    jobs = submit(again, PROFILE, runs=store, name=TOY)
+    until(lambda: not queue_states(jobs))
+    assert states(runs, store) == {"done": 23, "failed": 1}
+    after = computed()
+    for run, state in zip(runs, first, strict=True):
+        key = f"{run.config.seed} {run.config.scale}"
+        if state == "done":
+            assert after[key] == before[key] == 1
+
+
+def test_requeue_after_a_signal_goes_on_with_the_next_run(cluster, tmp_path, computed):
+    store, runs = tmp_path / "runs", grid(4, mode="slow", scale=4.0)
+    (job,) = submit(runs, PROFILE, runs=store, name=TOY)
+    until(lambda: states(runs, store)["done"] >= 1)
+    subprocess.run(["scancel", "--signal=USR2", job], check=True)
+    until(lambda: states(runs, store)["done"] == 4)
+    until(lambda: not queue_states([job]))
+    assert restarts(job) == 1
+    assert max(computed().values()) <= 2
+    assert sum(computed().values()) <= 5  # the run that was interrupted, once more
+
+
+def test_a_real_timeout_is_requeued_until_all_is_done(cluster, tmp_path, computed):
+    """170 seconds of work in a task of 3 minutes: SLURM warns after 90 to 150 seconds."""
+    store, runs = tmp_path / "runs", grid(340, mode="slow", scale=8.0)
+    profile = Profile(partition="normal", minutes=3, signal_seconds=30, runs_per_task=340)
+    (job,) = submit(runs, profile, runs=store, name=TOY)
+    until(lambda: not queue_states([job]), seconds=480)
+    assert states(runs, store) == {"done": 340}
+    assert restarts(job) >= 1
+    assert sum(computed().values()) <= 340 + restarts(job)
+
+
+def test_preempted_tasks_come_back(cluster, tmp_path, computed):
+    store, runs = tmp_path / "runs", grid(8, mode="slow", scale=5.0)
+    jobs = submit(runs, PROFILE, runs=store, name=TOY)
+    until(lambda: "RUNNING" in queue_states(jobs).values())
+    subprocess.run(
+        ["sbatch", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"], check=True,
+        capture_output=True,
+    )  # fmt: skip
+    until(lambda: max(restarts(job) for job in jobs) >= 1)
+    until(lambda: states(runs, store)["done"] == 8)
+    assert sum(computed().values()) <= 8 + 2  # at most the current run of each task
+
+
+def test_same_bits_as_inline(cluster, tmp_path, computed):
+    runs = grid(3)
+    list(inline(runs, runs=tmp_path / "here"))
+    jobs = submit(runs, PROFILE, runs=tmp_path / "there", name=TOY)
+    until(lambda: not queue_states(jobs))
+    for run in runs:
+        here, there = (RunDirectory.of(run, tmp_path / place).record()["metrics"] for place in ("here", "there"))
+        assert here == there
+
+
+def test_command_line_waits_and_follows(cluster, tmp_path, computed):
+    options = [TOY, "seed=[0,1,2]", "scale=6", "wandb=off", "--runs", str(tmp_path / "runs")]
+    command = [sys.executable, "-m", "experiments", "run", *options, "--launcher", "slurm", "--profile", "test"]
+    done = subprocess.run([*command, "--wait"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "3 runs in 1 tasks of array" in done.stderr
+    assert "3 done" in done.stderr
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "nothing to do" in again.stderr
+    assert sum(computed().values()) == 3
+
+
+def test_plain_array_without_submitit(cluster, tmp_path, computed):
+    store = tmp_path / "runs"
+    options = [TOY, "seed=[0,1,2,3,4]", "scale=7", "wandb=off", "--runs", str(store)]
+    batch = tmp_path / "array.sbatch"
+    batch.write_text((ROOT / "slurm" / "array.sbatch").read_text().replace(".venv/bin/python", sys.executable))
+    submitted = subprocess.run(
+        ["sbatch", "--parsable", "--wait", "--array=0-1", f"--output={tmp_path}/%a.out", str(batch), *options],
+        cwd=ROOT, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert submitted.returncode == 0, (tmp_path / "0.out").read_text()
+    assert states([Run(TOY, toy.Config(seed=s, scale=7.0)) for s in range(5)], store) == {"done": 5}
+    assert set(computed().values()) == {1}
+
+
+def test_plain_array_takes_the_active_environment_without_a_venv(tmp_path):
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text('#!/bin/bash\necho active "$@"\n')
+    python.chmod(0o755)
+    place = {"PATH": f"{python.parent}:/usr/bin:/bin", "SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "4"}
+
+    def said():
+        command = ["bash", str(ROOT / "slurm" / "array.sbatch"), "ridge", "seed=1"]
+        return subprocess.run(command, cwd=tmp_path, env=place, check=True, capture_output=True, text=True).stdout
+
+    assert said() == "active -m experiments run ridge seed=1 --slice 1/4\n"
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to("/bin/echo")
+    assert said().startswith("-m experiments run ridge")
+
+
+def test_script_and_profiles():
+    text = script(grid(10), Profile(partition="p", account="a", qos="q", gres="gpu:1", mem="8GB", minutes=30,
+                                    parallel=2, runs_per_task=3), runs=ROOT / "results" / "runs", name=TOY)  # fmt: skip
+    for line in ("--array=0-3%2", "--partition=p", "--account=a", "--qos=q", "--gres=gpu:1", "--mem=8GB", "--time=30",
+                 "--requeue", "--signal=USR2@90"):  # fmt: skip
+        assert f"#SBATCH {line}" in text
+    assert f"export PYTHONPATH={ROOT}" in text
+    for path in slurm.PROFILES.glob("*.yaml"):
+        assert load_profile(path.stem).minutes >= 1
+
+
+def test_bad_profiles(tmp_path):
+    (tmp_path / "typo.yaml").write_text("partitoin: x\n")
+    (tmp_path / "type.yaml").write_text("minutes: long\n")
+    with pytest.raises(ValueError, match="did you mean partition"):
+        load_profile("typo", tmp_path)
+    with pytest.raises(ValueError, match="minutes"):
+        load_profile("type", tmp_path)
+    with pytest.raises(ValueError, match="minutes=1 is too short for signal_seconds=30"):
+        Profile(minutes=1, signal_seconds=30)
+    with pytest.raises(ValueError, match="--profile is one of type, typo"):
+        load_profile("none", tmp_path)
+
+
+def test_a_silent_controller_is_not_an_empty_queue(tmp_path, monkeypatch):
+    fake(tmp_path, monkeypatch, "squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(QueueUnknownError, match="Unable to contact"):
+        queue_states(["7_0"])
+    directory = RunDirectory(tmp_path / "runs" / "toy" / "abc")
+    directory.path.mkdir(parents=True)
+    (directory.path / "job.txt").write_text("7_0\n/tmp/log\n")
+    assert "the queue does not answer: Unable to contact" in describe("toy", [directory])
+    fake(tmp_path, monkeypatch, "squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    assert queue_states(["7_0"]) == {}
+
+
+def test_without_sbatch(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="sbatch is not on this machine: submit from a login node"):
+        submit(grid(1), PROFILE, runs=tmp_path, name=TOY)
+    with pytest.raises(QueueUnknownError, match="squeue is not on this machine"):
+        queue_states(["7_0"])

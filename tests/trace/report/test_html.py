@@ -1,0 +1,235 @@
+"""The page: complete, escaped, the same for the same input, in order, with enough contrast."""
+
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from trace.gate.verdict import AnchorVerdict, Verdict
+from trace.report.html import to_html
+from trace.report.markup import escape, table
+from trace.report.style import DARK, LIGHT, STYLE
+from trace.report.terms import comparison, core_bars, full_bars, readings
+from trace.report.verdict import to_text
+from trace.stats.conformal import PastUpdate
+
+from .diagnostics import NASTY, bare_cases, bare_report, full_cases, full_report, past, verdict
+
+VOID = {"meta", "link", "img"}
+
+
+class Page(HTMLParser):
+    """Text, tags and links; fails where tags do not match."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.tags, self.links, self.words = [], [], [], []
+        self.feed(page)
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.links += [value for name, value in attributes if name in ("src", "href")]
+        assert not [name for name, _ in attributes if name.startswith("on")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return "".join(self.words)
+
+
+@pytest.fixture(scope="module")
+def full():
+    return Page(full_report())
+
+
+@pytest.fixture(scope="module")
+def bare():
+    return Page(bare_report())
+
+
+@pytest.mark.parametrize("page", [full_report, bare_report])
+def test_one_file_without_scripts_or_links(page):
+    parsed = Page(page())
+    assert not {"script", "iframe", "object", "video", "audio"} & set(parsed.tags)
+    assert all(link.startswith("data:") for link in parsed.links)
+    assert "@import" not in STYLE
+    assert "url(" not in STYLE
+    page().encode("utf-8")
+
+
+def test_names_are_never_markup(full):
+    assert "<script" not in full_report()
+    assert "alert" in full.text
+    assert "update 16 <b>" in full.text
+    assert "Fading <ink>" in full.text
+    assert "&amp;amp;" not in full_report()
+    assert "\x00" not in full_report()
+
+
+def test_the_full_report_says_everything(full):
+    case = full_cases()[0]
+    d = case.diagnostic
+    values = [*d.core_terms().values(), *d.remainders("hybrid").values(), d.bound_core("mmd"), d.bound_full()]
+    values += [d.evidence.anchor.worst_label.bernstein.upper, d.evidence.shift.mmd.bandwidth, case.shifted[-1].value]
+    for value in values:
+        assert f"{value:.4g}" in full.text
+    for words in (
+        "Verdict: \u2715 reject",
+        "Anchor daylight decides. All of it lies above.",
+        "The full bound (ot, hybrid) fails with probability at most 0.1",
+        "17 past updates with a known outcome. 1 more have none",
+        "5 scored at or below the threshold, of which 0 did harm",
+        "12 scored above the threshold, of which 12 did harm",
+        "distil from the old model",
+        "batch_size",
+        "2026-01-31",
+        "torch",
+    ):
+        assert words in full.text
+    assert full.tags.count("img") == sum(len(c.shifted) + len(c.disagreeing) for c in full_cases())
+
+
+def test_worst_anchor_first(full):
+    assert (
+        full.text.index("daylight: reject") < full.text.index(".png: inconclusive") < full.text.index("space_: accept")
+    )
+    text = full.text
+    assert text.index("Anchor: daylight") < text.index("Anchor: <script>")
+    shown = to_html(full_cases()[::-1], verdict=verdict(), past=past(), title="t", about={})
+    assert shown.index("Anchor: daylight") < shown.index("Anchor: &lt;script&gt;")
+
+
+def test_the_bare_report_says_what_is_missing_and_why(bare):
+    assert "No gate was asked" in bare.text
+    assert "Verdict" not in bare.text
+    assert "Against past updates" not in bare.text
+    assert "needs a validation split" in bare.text
+    assert "no gradient" in bare.text
+    assert "so there is no bound" in bare.text
+    assert "There is no full bound in the ot or hybrid form here" in bare.text
+    assert not re.search(r"\bnan\b", bare.text, re.IGNORECASE)
+    assert "n/a" in bare.text
+
+
+def test_the_same_input_gives_the_same_bytes():
+    full_report.cache_clear()
+    again = full_report()
+    full_cases.cache_clear()
+    full_report.cache_clear()
+    assert full_report() == again
+
+
+def test_verdict_alone():
+    page = Page(to_html([], verdict=verdict(), past=past(), title="t", about={}))
+    assert "Against past updates" in page.text
+    assert "Anchor: " not in page.text
+
+
+def test_scores_without_numbers_are_shown():
+    v = AnchorVerdict("a", "inconclusive", "trace_w", math.nan, -math.inf, math.inf, 0.3, None, "No score.")
+    page = Page(to_html([], verdict=Verdict("inconclusive", (v,), "a"), title="t", about={}))
+    assert "trace w n/a, interval [-inf, inf], limit 0.3." in page.text
+
+
+def test_past_updates_without_a_verdict():
+    page = Page(to_html(bare_cases(), past=[PastUpdate("one", 0.2, 0.1)], title="t", about={}))
+    assert "1 past updates with a known outcome." in page.text
+    assert "threshold" not in page.text
+
+
+def test_what_counts_as_harm_is_the_callers_to_say():
+    updates = [PastUpdate(str(rise), 0.1, rise) for rise in (-0.1, 0.01, 0.03)]
+    shown = [to_html([], verdict=verdict(), past=updates, harm_above=tau, title="t", about={}) for tau in (0.0, 0.02)]
+    assert [page.count('class="harmful"') for page in shown] == [3, 2]  # one of them in the legend
+    assert "3 scored at or below the threshold, of which 1 did harm." in Page(shown[1]).text
+    assert "above 0.02: harm" in shown[1]
+
+
+@pytest.mark.parametrize(("copies", "message"), [(0, "nothing to report"), (2, "same anchor")])
+def test_refuses(copies, message):
+    with pytest.raises(ValueError, match=message):
+        to_html(bare_cases() * copies, title="t", about={})
+
+
+def test_waterfalls_add_up():
+    d = full_cases()[0].diagnostic
+    *terms, core = core_bars(d, "ot")
+    first, *rest, full = full_bars(d, "ot")
+    assert sum(bar.value for bar in terms) == pytest.approx(core.value) == pytest.approx(d.bound_core())
+    assert first.value == core.value
+    assert core.value + sum(bar.value for bar in rest) == pytest.approx(full.value) == pytest.approx(d.bound_full())
+
+
+def test_readings_are_strongest_first_and_leave_out_what_is_missing():
+    values = [r.value for r in readings(full_cases()[0].diagnostic, "ot")]
+    assert values == sorted(values, reverse=True)
+    assert len(values) == 4
+    assert [r.name for r in readings(bare_cases()[0].diagnostic, "ot")] == ["model change"]
+
+
+def test_a_bound_that_does_not_hold_is_called_so():
+    d = full_cases()[0].diagnostic
+    assert "within the core bound, which is" in comparison(d, "ot")
+    worse = d.evidence._replace(risk_change=d.evidence.risk_change._replace(value=1e6))
+    assert "NOT within the core bound." in comparison(type(d)(**{**vars(d), "evidence": worse}), "ot")
+    assert comparison(bare_cases()[0].diagnostic, "ot") == ""
+
+
+def luminance(colour):
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a, b):
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_contrast_is_at_least_aa(colours):
+    backgrounds = ["paper", "panel", "accept-panel", "reject-panel", "inconclusive-panel"]
+    for ground in backgrounds:
+        for ink in ("ink", "soft"):
+            assert contrast(colours[ink], colours[ground]) >= 4.5
+    for decision in ("accept", "reject", "inconclusive"):
+        assert contrast(colours[decision], colours[f"{decision}-panel"]) >= 4.5
+        assert contrast(colours[decision], colours["paper"]) >= 4.5
+    for mark in ("term", "total", "source", "target"):
+        assert contrast(colours[mark], colours["paper"]) >= 3
+
+
+def test_escape_and_tables():
+    assert escape(NASTY).count("\ufffd") == 2
+    assert "<" not in escape(NASTY)
+    grid = table([["a", "b"], ["<x>", "1.5"], ["y", "n/a"]], 'a "caption"')
+    assert '<td class="number">1.5</td>' in grid
+    assert '<th scope="row">&lt;x&gt;</th>' in grid
+    assert 'aria-label="a &quot;caption&quot;"' in grid
+
+
+def test_the_verdict_s_numbers_are_those_of_its_sentence():
+    v = AnchorVerdict("a", "inconclusive", "anchor_disagreement", 0.09, 0.05, 0.14, 0.1, 900, "It holds 10%.")
+    page = Page(to_html([], verdict=Verdict("inconclusive", (v,), "a"), title="t", about={}))
+    assert "anchor disagreement 9%, interval [5%, 14%], limit 10%." in page.text
+    assert "samples would decide" not in page.text
+
+
+def test_a_verdict_without_an_interval():
+    v = AnchorVerdict(
+        "a", "inconclusive", "anchor_disagreement", 0.0, math.nan, math.nan, 0.1, None, "On training rows."
+    )
+    verdict = Verdict("inconclusive", (v,), "a")
+    page = Page(to_html([], verdict=verdict, title="t", about={}))
+    assert "anchor disagreement 0%, interval [n/a, n/a], limit 10%." in page.text
+    assert "[n/a, n/a]" in to_text(verdict)

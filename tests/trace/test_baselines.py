@@ -1,0 +1,363 @@
+"""trace.baselines against closed forms, scipy and brute force, and their invariants."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linear_sum_assignment, linprog
+from scipy.special import logsumexp, softmax
+from scipy.stats import entropy as scipy_entropy
+from torch.nn import functional as F
+
+from trace.baselines import Score, atc, cot, disagreement, doc, energy, entropy, mano, msp
+
+LABELS = torch.tensor([0, 1, 2, 0, 1])
+ONE_INPUT = {
+    "msp": msp,
+    "entropy": entropy,
+    "energy": energy,
+    "mano": mano,
+    "cot": lambda z: cot(z, torch.ones(max(z.shape[-1], 1))),
+    "doc": lambda z: doc(draw(5, 3), z),
+    "atc": lambda z: atc(draw(5, 3), LABELS, z),
+}
+
+
+def draw(n: int, num_classes: int, *, seed: int = 0, scale: float = 3.0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return scale * torch.randn(n, num_classes, generator=generator, dtype=torch.float64)
+
+
+def uniform(num_classes: int) -> torch.Tensor:
+    return torch.full((num_classes,), 1 / num_classes, dtype=torch.float64)
+
+
+def test_harm_has_the_sign_of_the_orientation():
+    assert Score(0.3, "higher_is_harm").harm == 0.3
+    assert Score(0.3, "lower_is_harm").harm == -0.3
+
+
+def test_every_score_calls_a_blurred_model_more_harmful():
+    """Shrunk logits are less confident; labels agree with the sharp model on half of the calibration set."""
+    sharp = draw(400, 3)
+    labels = torch.where(torch.arange(400) % 2 == 0, sharp.argmax(dim=1), (sharp.argmax(dim=1) + 1) % 3)
+    scores = {
+        "msp": msp,
+        "entropy": entropy,
+        "energy": energy,
+        "mano": mano,
+        "doc": lambda z: doc(sharp, z),
+        "atc": lambda z: atc(sharp, labels, z),
+        "cot": lambda z: cot(z, uniform(3)),
+        "disagreement": lambda z: disagreement(sharp, z),
+    }
+    blurred = 0.3 * sharp
+    blurred[:40] = blurred[:40].flip(1)
+    worse = {name: score(blurred).harm > score(sharp).harm for name, score in scores.items()}
+    assert worse == dict.fromkeys(scores, True)
+
+
+def test_msp_entropy_and_energy_agree_with_scipy():
+    z = draw(200, 7)
+    p = softmax(z.numpy(), axis=1)
+    assert msp(z).value == pytest.approx(p.max(axis=1).mean(), rel=1e-12)
+    assert entropy(z).value == pytest.approx(scipy_entropy(p, axis=1).mean(), rel=1e-12)
+    for t in (0.5, 1.0, 3.0):
+        expected = -t * logsumexp(z.numpy() / t, axis=1).mean()
+        assert energy(z, temperature=t).value == pytest.approx(expected, rel=1e-12)
+    assert [msp(z).orientation, entropy(z).orientation, energy(z).orientation] == [
+        "lower_is_harm",
+        "higher_is_harm",
+        "higher_is_harm",
+    ]
+
+
+def test_extreme_logits_give_the_limits():
+    certain = torch.tensor([[1e4, 0.0, -1e4]])
+    assert msp(certain).value == 1.0
+    assert entropy(certain).value == 0.0
+    assert energy(certain).value == -1e4
+    flat = torch.zeros(2, 5)
+    assert entropy(flat).value == pytest.approx(math.log(5), rel=1e-15)
+    assert msp(flat).value == pytest.approx(0.2, rel=1e-15)
+
+
+def test_confidences_near_one_stay_distinct():
+    assert msp(torch.tensor([[20.0, 0.0]])).value < msp(torch.tensor([[21.0, 0.0]])).value < 1.0
+
+
+@pytest.mark.parametrize("name", ["msp", "entropy", "doc", "atc", "cot"])
+def test_probability_scores_ignore_a_constant_added_to_all_logits(name):
+    z = draw(50, 3, seed=1)
+    assert ONE_INPUT[name](z + 7).value == pytest.approx(ONE_INPUT[name](z).value, abs=1e-12)
+
+
+def test_energy_falls_by_a_constant_added_to_all_logits():
+    z = draw(50, 3)
+    assert energy(z + 7, temperature=2.0).value == pytest.approx(energy(z, temperature=2.0).value - 7, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ONE_INPUT)
+def test_scores_ignore_the_order_of_inputs_and_the_dtype(name):
+    z = draw(60, 3, seed=2).float()
+    value = ONE_INPUT[name](z.double()).value
+    permuted = z[torch.randperm(60, generator=torch.Generator().manual_seed(0))].double()
+    assert ONE_INPUT[name](permuted).value == pytest.approx(value, abs=1e-12)
+    if name not in ("doc", "atc"):  # these compare two samples of one dtype
+        assert ONE_INPUT[name](z).value == pytest.approx(value, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["msp", "entropy", "energy", "mano"])
+def test_scores_ignore_the_names_of_classes(name):
+    z = draw(60, 5, seed=3)
+    assert ONE_INPUT[name](z[:, [3, 1, 4, 0, 2]]).value == pytest.approx(ONE_INPUT[name](z).value, rel=1e-12)
+
+
+def test_scores_of_tensors_with_gradients():
+    z = draw(5, 3).requires_grad_()
+    values = [score(z).value for score in ONE_INPUT.values()] + [disagreement(z, 2 * z).value]
+    assert all(type(value) is float for value in values)
+
+
+@pytest.mark.parametrize("score", ["negative_entropy", "max_confidence"])
+@pytest.mark.parametrize("seed", range(5))
+def test_atc_in_sample_gives_the_calibration_error(score, seed):
+    z = draw(101, 4, seed=seed)
+    labels = torch.randint(4, (101,), generator=torch.Generator().manual_seed(seed))
+    error = float((z.argmax(dim=1) != labels).double().mean())
+    assert atc(z, labels, z, score=score) == Score(error, "higher_is_harm")
+
+
+@pytest.mark.parametrize("score", ["negative_entropy", "max_confidence"])
+def test_atc_out_of_sample_against_a_sorted_threshold(score):
+    z, new = draw(200, 4), draw(300, 4, seed=1, scale=1.5)
+    labels = torch.where(torch.arange(200) < 150, z.argmax(dim=1), (z.argmax(dim=1) + 1) % 4)
+
+    def confidence(logits):
+        p = softmax(logits.numpy(), axis=1)
+        return -scipy_entropy(p, axis=1) if score == "negative_entropy" else p.max(axis=1)
+
+    t = np.sort(confidence(z))[50]
+    assert atc(z, labels, new, score=score).value == np.mean(confidence(new) < t)
+
+
+def test_atc_with_ties_takes_the_nearest_fraction():
+    """Confidences in groups of 3, 4 and 3; 4 errors are nearer to 3 below than to 7, and 6 errors nearer to 7."""
+    margins = torch.tensor([1.0] * 3 + [2.0] * 4 + [3.0] * 3)
+    z = torch.stack([margins, torch.zeros(10)], dim=1)
+    new = torch.tensor([[0.5, 0.0], [1.5, 0.0], [2.5, 0.0], [3.5, 0.0]])
+    for num_wrong, expected in ((0, 0.25), (3, 0.5), (4, 0.5), (5, 0.5), (6, 0.75), (8, 0.75), (9, 1.0), (10, 1.0)):
+        labels = (torch.arange(10) < num_wrong).long()
+        assert atc(z, labels, new, score="max_confidence").value == expected
+
+
+def test_atc_without_errors_or_without_correct_predictions():
+    z = draw(50, 3)
+    right, wrong = z.argmax(dim=1), (z.argmax(dim=1) + 1) % 3
+    assert atc(z, right, z).value == 0.0
+    assert atc(z, right, torch.zeros(4, 3, dtype=z.dtype)).value == 1.0
+    for score in ("negative_entropy", "max_confidence"):
+        assert atc(z, wrong, 1e4 * z, score=score).value == 1.0
+
+
+def test_doc_is_a_difference_of_mean_confidences():
+    z, new = draw(40, 3), draw(30, 3, seed=1, scale=1.0)
+    expected = softmax(z.numpy(), axis=1).max(axis=1).mean() - softmax(new.numpy(), axis=1).max(axis=1).mean()
+    assert doc(z, new).value == pytest.approx(expected, rel=1e-12)
+    assert doc(new, z).value == pytest.approx(-expected, rel=1e-12)
+    assert doc(z, z) == Score(0.0, "higher_is_harm")
+
+
+def test_disagreement_counts_and_bounds_the_change_in_error():
+    z, new = draw(500, 4), draw(500, 4) + draw(500, 4, seed=1, scale=1.0)
+    value = disagreement(z, new).value
+    assert value == np.mean(z.numpy().argmax(axis=1) != new.numpy().argmax(axis=1)) == disagreement(new, z).value
+    assert disagreement(z, z) == Score(0.0, "higher_is_harm")
+    assert disagreement(z, 2 * z + 1).value == 0.0
+    for seed in range(20):
+        y = torch.randint(4, (500,), generator=torch.Generator().manual_seed(seed))
+        errors = [(logits.argmax(dim=1) != y).double().mean() for logits in (z, new)]
+        assert abs(errors[1] - errors[0]) <= value + 1e-12
+
+
+def taylor_reference(z: np.ndarray, p: float) -> float:
+    """The truncated branch, entry by entry."""
+    total = 0.0
+    for row in z:
+        v = [1 + x + x**2 / 2 for x in row]
+        v = [x - min(v) for x in v]
+        total += sum((x / sum(v)) ** p for x in v)
+    return (total / z.size) ** (1 / p)
+
+
+@pytest.mark.parametrize("p", [1.5, 2, 4])
+def test_mano_takes_the_branch_of_its_criterion(p):
+    uncertain, certain = draw(50, 6, scale=1.0), draw(50, 6, scale=20.0)
+
+    def criterion(z):
+        return float(F.cross_entropy(z, torch.full_like(z, 1 / 6)))
+
+    assert criterion(uncertain) < 5 < criterion(certain)
+    assert mano(uncertain, p=p).value == pytest.approx(taylor_reference(uncertain.numpy(), p), rel=1e-12)
+    expected = np.mean(softmax(certain.numpy(), axis=1) ** p) ** (1 / p)
+    assert mano(certain, p=p).value == pytest.approx(expected, rel=1e-12)
+    switched = mano(uncertain, p=p, threshold=criterion(uncertain) - 1e-9).value
+    assert switched == pytest.approx(np.mean(softmax(uncertain.numpy(), axis=1) ** p) ** (1 / p), rel=1e-12)
+    assert mano(certain, p=p).orientation == "lower_is_harm"
+
+
+def test_mano_limits():
+    assert mano(1e3 * torch.eye(4)).value == pytest.approx(4**-0.25, rel=1e-12)
+    assert mano(torch.zeros(3, 4)).value == pytest.approx(0.25, rel=1e-12)
+    assert mano(torch.zeros(3, 400)).value == pytest.approx(1 / 400, rel=1e-12)
+    two_classes = [mano(draw(50, 2, seed=seed, scale=1.0)).value for seed in range(3)]
+    assert two_classes == pytest.approx([2**-0.25] * 3, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cot_is_the_best_assignment_of_labels(seed):
+    """With counts n_k of each class the plan is an assignment of n inputs to n labels."""
+    counts = [5, 9, 2, 4]
+    z = draw(20, 4, seed=seed)
+    p = softmax(z.numpy(), axis=1)
+    labels = np.repeat(np.arange(4), counts)
+    one_hot = np.eye(4)[labels]
+    half_l1 = np.abs(p[:, None] - one_hot[None]).sum(axis=2) / 2
+    largest = np.abs(p[:, None] - one_hot[None]).max(axis=2)
+    np.testing.assert_allclose(half_l1, largest, atol=1e-15)
+    rows, columns = linear_sum_assignment(half_l1)
+    expected = half_l1[rows, columns].mean()
+    assert cot(z, torch.tensor(counts).double()).value == pytest.approx(expected, rel=1e-12)
+    assert cot(z, torch.tensor(counts).double() / 20).value == pytest.approx(expected, rel=1e-12)
+
+
+def test_cot_with_any_marginal_solves_the_linear_programme():
+    z, marginal = draw(12, 3), torch.tensor([0.21, 0.5, 0.29], dtype=torch.float64)
+    cost = 1 - softmax(z.numpy(), axis=1)
+    rows = np.kron(np.eye(12), np.ones(3))
+    columns = np.kron(np.ones(12), np.eye(3))
+    solution = linprog(cost.ravel(), A_eq=np.vstack([rows, columns]), b_eq=np.r_[np.full(12, 1 / 12), marginal.numpy()])
+    assert cot(z, marginal).value == pytest.approx(solution.fun, rel=1e-9)
+
+
+def test_cot_is_at_least_the_unconfidence_with_equality_at_the_predicted_marginal():
+    z = draw(300, 5)
+    predicted = torch.bincount(z.argmax(dim=1), minlength=5).double()
+    floor = 1 - msp(z).value
+    assert cot(z, predicted).value == pytest.approx(floor, rel=1e-12)
+    assert cot(z, uniform(5)).value >= floor - 1e-12
+    assert cot(z, torch.tensor([1.0, 0, 0, 0, 0])).value == pytest.approx(
+        1 - float(z.softmax(dim=1)[:, 0].mean()), rel=1e-12
+    )
+
+
+def test_cot_of_certain_predictions_is_the_total_variation_between_marginals():
+    z = 1e3 * F.one_hot(torch.tensor([0] * 7 + [1] * 2 + [2]), 3).double()
+    marginal = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
+    assert cot(z, marginal) == Score(pytest.approx(0.5, rel=1e-12), "higher_is_harm")
+
+
+@pytest.mark.parametrize(
+    ("marginal", "message"),
+    [
+        (torch.ones(4), r"must be a torch tensor of shape \[3\]"),
+        ([1.0, 1.0, 1.0], r"must be a torch tensor of shape \[3\]"),
+        (torch.tensor([0.5, 0.6, -0.1]), "must be nonnegative"),
+        (torch.zeros(3), "must be nonnegative with a positive sum"),
+        (torch.tensor([0.5, 0.5, math.nan]), "holds NaN"),
+        (torch.tensor([1, 2, 3]), "must be float32 or float64"),
+    ],
+)
+def test_bad_marginals_are_refused(marginal, message):
+    with pytest.raises(ValueError, match=f"^label_marginal {message}"):
+        cot(draw(5, 3), marginal)
+
+
+def test_an_unfinished_transport_is_refused():
+    with pytest.warns(UserWarning, match="numItermax"), pytest.raises(ValueError, match="num_iters=1 did not suffice"):
+        cot(draw(200, 5), uniform(5), num_iters=1)
+
+
+@pytest.mark.parametrize("name", ONE_INPUT)
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (
+            torch.tensor([[0.0, 1.0, 2.0], [0.0, math.nan, 2.0]]).double(),
+            "logits holds NaN or infinity .first in row 1",
+        ),
+        (torch.tensor([[0.0, 1.0, math.inf]]).double(), "logits holds NaN"),
+        (torch.zeros(0, 3).double(), "logits has 0 samples"),
+        (torch.zeros(5, 1).double(), r"logits has shape \[5, 1\], one logit per class"),
+        (torch.zeros(5).double(), r"logits must have shape \[n, d\]"),
+        (torch.zeros(5, 3, dtype=torch.long), "logits must be float32 or float64"),
+    ],
+)
+def test_bad_logits_are_refused(name, bad, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        ONE_INPUT[name](bad)
+
+
+def test_logits_that_are_no_tensor_are_refused():
+    with pytest.raises(ValueError, match="logits must be a torch tensor, got list"):
+        msp([[0.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    "score", [lambda known, z: doc(known, z), lambda known, z: atc(known, LABELS, z)], ids=["doc", "atc"]
+)
+def test_bad_calibration_logits_are_refused(score):
+    with pytest.raises(ValueError, match="calibration_logits holds NaN"):
+        score(torch.full((5, 3), math.nan), torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="calibration_logits has 0 samples"):
+        score(torch.zeros(0, 3), torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"calibration_logits has shape \[5, 1\]"):
+        score(torch.zeros(5, 1), torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="calibration_logits and logits differ in columns"):
+        score(torch.zeros(5, 4), torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"calibration_logits is torch\.float32 but logits is"):
+        score(torch.zeros(5, 3), torch.zeros(2, 3).double())
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.tensor([0, 1, 2, 3, 0]), "holds labels 0 to 3, but the model has 3 outputs"),
+        (torch.tensor([0, 1, -1, 0, 0]), "holds labels -1 to 1"),
+        (torch.tensor([0, 1]), "has shape .2. for 5 samples"),
+        (torch.zeros(5), "must be an integer tensor"),
+        ([0, 1, 2, 0, 1], "must be an integer tensor of class indices, got list"),
+    ],
+)
+def test_bad_calibration_labels_are_refused(labels, message):
+    with pytest.raises(ValueError, match=f"^calibration_labels {message}"):
+        atc(draw(5, 3), labels, draw(2, 3))
+
+
+def test_bad_pairs_are_refused():
+    z = draw(5, 3)
+    with pytest.raises(ValueError, match=r"logits has 5 rows .* new_logits has 4"):
+        disagreement(z, z[:4])
+    with pytest.raises(ValueError, match="logits and new_logits differ in columns"):
+        disagreement(z, z[:, :2])
+    with pytest.raises(ValueError, match="new_logits holds NaN"):
+        disagreement(z, z * math.nan)
+    with pytest.raises(ValueError, match=r"logits has shape \[5, 1\], one logit per class"):
+        disagreement(z[:, :1], z[:, :1])
+
+
+def test_bad_options_are_refused():
+    z = draw(5, 3)
+    for temperature in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="temperature must be finite and positive"):
+            energy(z, temperature=temperature)
+    for p in (1.0, 0.5, math.inf, math.nan):
+        with pytest.raises(ValueError, match="p must be finite and above 1"):
+            mano(z, p=p)
+    with pytest.raises(ValueError, match="threshold must be finite and positive"):
+        mano(z, threshold=0.0)
+    with pytest.raises(ValueError, match="score must be one of negative_entropy, max_confidence, got 'margin'"):
+        atc(z, LABELS, z, score="margin")

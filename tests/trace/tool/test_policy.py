@@ -1,0 +1,151 @@
+"""Policies from YAML: defaults, thresholds from past updates and calibrations, one sentence per mistake."""
+
+from pathlib import Path
+
+import pytest
+
+from trace.gate.policy import Policy
+from trace.io.errors import ToolError
+from trace.io.writing import strict_json
+from trace.stats.conformal import calibrate_threshold
+from trace.tool.past import StoredCalibration, calibration_record, read_past
+from trace.tool.policy import load_policy
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(name, text):
+        (tmp_path / name).write_text(text)
+        return str(tmp_path / name)
+
+    return file
+
+
+def past_csv(num_harmful=12, num_safe=8):
+    harmful = [f"h{i},{0.5 + i / 100},0.1" for i in range(num_harmful)]
+    safe = [f"s{i},{0.3 + i / 20},-0.01" for i in range(num_safe)]
+    return "\n".join(["name,score,risk_change", *harmful, *safe]) + "\n"
+
+
+def test_one_line_is_a_policy(write):
+    loaded = load_policy(write("policy.yaml", "threshold: 0.05\n"))
+    assert loaded.policy == Policy(0.05)
+    assert (loaded.policy.score, loaded.policy.confidence) == ("anchor_disagreement", 0.95)
+    assert loaded.past == ()
+
+
+def test_every_key_counts(write):
+    text = "score: trace_w\nthreshold: 3\nconfidence: 0.9\nmin_source: 7\nmin_target: 8\nanchors: [a, b]\n"
+    assert load_policy(write("p.yaml", text)).policy == Policy(3.0, "trace_w", 0.9, 7, 8, ("a", "b"))
+
+
+def test_the_example_is_a_policy():
+    assert load_policy(str(ROOT / "configs" / "policy" / "example.yaml")).policy == Policy(0.05)
+
+
+def test_the_alternatives_in_the_example_are_policies(write, tmp_path):
+    text = (ROOT / "configs" / "policy" / "example.yaml").read_text()
+    write("past.csv", past_csv())
+    keys = ("past", "harm_above", "max_harmful_accepted", "guarantee")
+    for key in keys:
+        assert f"\n# {key}: " in text
+        text = text.replace(f"\n# {key}: ", f"\n{key}: ")
+    loaded = load_policy(write("p.yaml", text.replace("\nthreshold: ", "\n# threshold: ")))
+    expected = calibrate_threshold(loaded.past, harm_above=0.02, max_harmful_accepted=0.1)
+    assert loaded.policy.threshold == expected.threshold
+    assert loaded.policy.promise == expected.in_words()
+    assert len(loaded.past) == 20
+    assert loaded.harm_above == 0.02
+
+
+def test_calibrations_are_read_back(write, tmp_path):
+    past = read_past(Path(write("past.csv", past_csv())))
+    found = calibrate_threshold(past, max_harmful_accepted=0.2, guarantee="joint")
+    stored = StoredCalibration(found, "anchor_disagreement", tuple(past))
+    write("c.json", strict_json(calibration_record(stored)))
+    loaded = load_policy(write("p.yaml", "calibration: c.json\n"))
+    assert (loaded.policy.threshold, loaded.policy.promise) == (found.threshold, found.in_words())
+    assert loaded.past == tuple(past)
+    with pytest.raises(ToolError, match="is about trace_w, but its calibration about anchor_disagreement"):
+        load_policy(write("p.yaml", "calibration: c.json\nscore: trace_w\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("treshold: 0.1", "has the unknown key 'treshold': did you mean threshold?"),
+        ("threshold: 0.1\nxyz: 1", "has the unknown key 'xyz': known are threshold,"),
+        ("threshold: 1e-2", "threshold must be a number such as 0.05, got '1e-2'"),
+        ("threshold: true", "threshold must be a number"),
+        ("threshold: 0.1\nmin_source: 1.5", "min_source must be a whole number, got 1.5"),
+        ("threshold: 0.1\nscore: 3", "score must be text, got 3"),
+        ("threshold: 0.1\nscore: anchor_disagreements", "is not known: did you mean anchor_disagreement?"),
+        ("threshold: 0.1\nscore: zzz", "score 'zzz' is not known: use one of anchor_disagreement"),
+        ("threshold: 0.1\nconfidence: 1.5", "confidence must lie strictly between 0 and 1"),
+        ("threshold: 0.1\nanchors: photos", "anchors must be a list of names"),
+        ("score: trace_w", "has no threshold: give one of threshold, past"),
+        ("threshold: 0.1\npast: past.csv", "has threshold and past: give one of"),
+        ("threshold: 0.1\nharm_above: 0.1", "has harm_above, which only past uses"),
+        ("past: past.csv", "has past but no max_harmful_accepted"),
+        ("past: absent.csv\nmax_harmful_accepted: 0.1", "absent.csv does not exist: check the path"),
+        ("past: past.csv\nmax_harmful_accepted: 0.01", "12 of 20 past updates were.* needs at least 99 harmful"),
+        ("past: past.csv\nmax_harmful_accepted: 0.1\nguarantee: jiont", "did you mean joint?"),
+        ("calibration: past.csv", "past.csv is not JSON"),
+        ("calibration: other.json", "is not of the format trace-calibration/1: make it with calibrate --out"),
+        ("calibration: short.json", "is not complete .*: make it again with calibrate --out"),
+        ("- 1\n- 2", "holds no keys: give it at least a threshold"),
+        ("threshold: [", "is not YAML .*: write one `key: value` a line"),
+        ("threshold: !!python/object/apply:os.getcwd []", "is not YAML"),
+        ("threshold: .nan", "threshold must be a finite number"),
+        ("threshold: 0.1\nthreshold: 0.2", "has the key 'threshold' twice: keep one of them"),
+        ("calibration: odd.json", "odd.json is not complete .*: make it again with calibrate --out"),
+        ("calibration: .", "is a folder: name a file"),
+    ],
+)  # fmt: skip
+def test_mistakes_get_one_sentence(write, tmp_path, text, message):
+    write("past.csv", past_csv())
+    write("other.json", "{}")
+    write("short.json", '{"format": "trace-calibration/1", "threshold": 1.0}')
+    found = calibrate_threshold(read_past(Path(write("past.csv", past_csv()))))
+    record = calibration_record(StoredCalibration(found, "", ()))
+    write("odd.json", strict_json({**record, "guarantee": "some"}))
+    with pytest.raises(ValueError, match=message) as caught:
+        load_policy(write("policy.yaml", text))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path))  # the file at fault
+
+
+def test_past_updates_from_either_format(write):
+    csv = read_past(Path(write("past.csv", "risk_change,when,name,score\n0.5,monday,a,1e-3\n-1,tuesday,b,2\n")))
+    lines = (
+        '{"name": "a", "score": 0.001, "risk_change": 0.5, "when": 1}\n\n{"name": "b", "score": 2, "risk_change": -1}\n'
+    )
+    assert csv == read_past(Path(write("past.jsonl", lines)))
+    assert [(u.name, u.score, u.risk_change) for u in csv] == [("a", 0.001, 0.5), ("b", 2.0, -1.0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("p.csv", "name,score\na,1\n", "has no column risk_change: its header needs name, score, risk_change"),
+        ("p.csv", "", "has no column name, score, risk_change"),
+        ("p.csv", "name,score,risk_change\n", "holds no past update"),
+        ("p.csv", "name,score,risk_change\na,1,2\nb,,2\n", "p.csv, line 3: score is '', not a number"),
+        ("p.csv", "name,score,risk_change\na,1\n", "p.csv, line 2: risk_change is None, not a number"),
+        ("p.jsonl", '{"name": "a", "score": 1}\n', "p.jsonl, line 1, has no risk_change"),
+        ("p.jsonl", '{"name": "a", "score": true, "risk_change": 1}\n', "score is True, not a number"),
+        ("p.jsonl", "[1]\n", "has no name, score, risk_change"),
+        ("p.jsonl", "{\n", "p.jsonl, line 1, is not JSON"),
+    ],
+)
+def test_bad_past_files(write, name, text, message):
+    with pytest.raises(ToolError, match=message):
+        read_past(Path(write(name, text)))
+
+
+def test_files_that_are_no_text(tmp_path):
+    (tmp_path / "p.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ToolError, match="is not text in UTF-8"):
+        read_past(tmp_path / "p.csv")

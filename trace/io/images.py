@@ -1,0 +1,124 @@
+"""Images: a folder with one subfolder per class, or a split file of ``path label`` lines in DomainNet's layout."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .errors import ToolError, first_line, require
+from .rows import Rows
+from .splits import read_split
+
+Transform = Callable[[Any], Tensor]
+"""From an RGB image to ``[3, size, size]``."""
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+MOST_BYTES = 8 * 2**30
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""Mean and standard deviation of the channels."""
+
+
+def folder_entries(folder: Path) -> tuple[list[str], np.ndarray[Any, Any] | None, tuple[str, ...] | None]:
+    """Relative paths, class names of the images, and all class names in their order; no labels in a flat folder."""
+    classes = tuple(
+        sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    )
+    found = [
+        (f"{name}/{file.name}", name)
+        for name in classes
+        for file in sorted((folder / name).iterdir())
+        if file.suffix.lower() in SUFFIXES
+    ]
+    flat = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
+    if found and flat:
+        raise ToolError(f"{folder} holds images beside its class folders, such as {flat[0]}: move them into a class")
+    if found:
+        return [path for path, _ in found], np.array([name for _, name in found]), classes
+    if flat:
+        return flat, None, None
+    raise ToolError(f"{folder} holds no images: lay them out as folder/class/file ({', '.join(SUFFIXES)})")
+
+
+def split_entries(file: Path) -> tuple[list[str], np.ndarray[Any, Any]]:
+    """Paths relative to the split file's folder, and labels, which come from this file alone."""
+    entries = read_split(file)
+    if not entries:
+        raise ToolError(f"{file} names no image: a split file has `path label` lines")
+    return [entry.path for entry in entries], np.array([entry.label for entry in entries])
+
+
+def image_rows(path: Path, transform: Transform, *, limit: int | None, generator: torch.Generator) -> Rows:
+    """All images of a folder or split file, or ``limit`` of them, as one tensor ``[n, 3, size, size]``."""
+    classes: tuple[str, ...] | None = None
+    labels: np.ndarray[Any, Any] | None
+    if path.is_dir():
+        root, (files, labels, classes) = path, folder_entries(path)
+    else:
+        root, (files, labels) = path.parent, split_entries(path)
+    if limit is not None and len(files) > limit:
+        chosen = torch.randperm(len(files), generator=generator)[:limit].sort().values.tolist()
+        files, labels = [files[i] for i in chosen], None if labels is None else labels[chosen]
+    return Rows(str(path), _pixels(root, files, transform, path), labels, files, classes=classes)
+
+
+def _pixels(root: Path, files: Sequence[str], transform: Transform, origin: Path) -> Tensor:
+    first = transform(open_image(root / files[0]))
+    size = first.numel() * first.element_size() * len(files)
+    if size > MOST_BYTES:
+        raise ToolError(
+            f"the {len(files)} images of {origin} take {size / 2**30:.0f} GB: draw fewer with --limit, or smaller ones "
+            "with --image-size"
+        )
+    pixels = torch.empty(len(files), *first.shape)
+    for i, file in enumerate(files):
+        pixels[i] = transform(open_image(root / file))
+    return pixels
+
+
+def open_image(path: Path) -> Any:
+    """An image in RGB; what is transparent becomes white.
+
+    Raises:
+        ToolError: where it is absent, truncated, no image, or has more than 8 bits a channel.
+    """
+    pillow = require("PIL.Image", purpose="reading images")
+    try:
+        with pillow.open(path) as image:
+            deep = image.mode.startswith(("I", "F"))
+            if not deep and not image.has_transparency_data:
+                return image.convert("RGB")
+            drawing = image.convert("RGBA")
+    except FileNotFoundError as error:
+        raise ToolError(f"{path} does not exist: fetch it, or drop its line from the split file") from error
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error, pillow.DecompressionBombError) as error:
+        raise ToolError(
+            f"{path} cannot be read as an image ({first_line(error)}): fetch it again or drop it"
+        ) from error
+    if deep:
+        raise ToolError(f"{path} has 16 or 32 bits a pixel, and nothing says which is white: convert it to 8")
+    paper = pillow.new("RGBA", drawing.size, "white")
+    paper.alpha_composite(drawing)
+    return paper.convert("RGB")
+
+
+def plain_transform(size: int, *, imagenet: bool) -> Transform:
+    """Resize the shorter side, crop the middle, scale to [0, 1]; then ImageNet's mean and deviation if asked for."""
+
+    def transform(image: Any) -> Tensor:
+        scale = size / min(image.size)
+        wide, high = (max(size, round(side * scale)) for side in image.size)
+        left, top = (wide - size) // 2, (high - size) // 2
+        middle = image.resize((wide, high)).crop((left, top, left + size, top + size))
+        pixels = torch.from_numpy(np.asarray(middle, dtype=np.float32) / 255).permute(2, 0, 1)
+        if not imagenet:
+            return pixels
+        mean, deviation = (torch.tensor(values)[:, None, None] for values in IMAGENET)
+        return (pixels - mean) / deviation
+
+    return transform

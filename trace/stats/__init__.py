@@ -1,0 +1,1 @@
+"""Statistics that know nothing of TRACE: metrics, bootstrap, intervals, conformal thresholds."""
