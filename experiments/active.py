@@ -11,35 +11,35 @@ that are not augmented; the paper augments them as in the source's training. Mak
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trace import diagnose
-from trace.estimators.sinkhorn import SelfTransport, sinkhorn_floor
+from trace.estimators.sinkhorn import SelfTransport, Solution, sinkhorn_floor
 from trace.evidence import Shift, measure_shift, shared_self
 from trace.features import identity
-from trace.selection import KernelMeans, kernel_means, mmdmin, random, w1min
+from trace.selection import names, policy
 
 from .engine.errors import UserError
 from .engine.run import Context
 from .engine.seeds import seeded
-from .pairs.measure import LOSS, SETTINGS, columns, remainders, row
+from .engine.shared import tensor_digest
+from .pairs.measure import columns, remainders, row
+from .pairs.settings import MeasureConfig
 from .vision.batches import Rows
 from .vision.classifier import Classifier
 from .vision.finetune import TrainSpec, train
 from .vision.study import Domain, Study, VisionConfig, error, sample
 
-POLICIES = ("w1min", "mmdmin", "random")
-
 
 @dataclass(frozen=True)
-class Config(VisionConfig):
+class Config(VisionConfig, MeasureConfig):
     target: str = "painting"
     policy: str = "w1min"
-    """w1min, mmdmin or random."""
+    """A file of trace/selection: w1min, mmdmin, random."""
     batch: int = 50
     """Labels that each round adds."""
     rounds: int = 5
@@ -51,20 +51,29 @@ class Config(VisionConfig):
     """These rounds calibrate c_h and are never evaluated."""
 
 
+def check(config: Config) -> None:
+    """Refuse before anything is launched."""
+    if config.policy not in names():
+        raise UserError(f"policy must be one of {', '.join(names())}, got {config.policy!r}")
+    if config.batch < 1 or config.rounds < 1:
+        raise UserError(f"batch is {config.batch} and rounds {config.rounds}: both must be at least 1")
+    config.settings()
+
+
 def run(config: Config, context: Context) -> dict[str, Any]:
-    if config.policy not in POLICIES:
-        raise UserError(f"policy must be one of {', '.join(POLICIES)}, got {config.policy!r}")
+    check(config)
     study = Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
     _check_pool(config, len(target.train))
-    q = study.source_model(source)
+    q = study.source_model(source, context)
+    anchor, pool = Anchor.of(config, source, context), target.train.x.float()
     labelled = torch.empty(0, dtype=torch.long)
+    chosen_by = policy(config.policy)
+    prepared = {} if chosen_by.prepare is None else {"prepared": chosen_by.prepare(anchor.x, pool)}
     rows = []
-    pool = target.train.x.float()
-    anchor = Anchor.of(config, source)
-    means = kernel_means(anchor.x, pool) if config.policy == "mmdmin" else None
     for number in range(1, config.rounds + 1):
-        batch = choose(config, source, pool, labelled, number, means)
+        generator = seeded("choose", config.policy, config.seed, number)
+        batch = chosen_by.choose(anchor.x, pool, config.batch, chosen=labelled, generator=generator, **prepared).indices
         labelled = torch.cat([labelled, batch])
         distances = _distances(config, anchor, source, target.train.x[labelled], target.train.x[batch])
         rows.append(_round(config, q, source, target, labelled, distances) | {"floor": anchor.floor})
@@ -79,26 +88,11 @@ def run(config: Config, context: Context) -> dict[str, Any]:
 
 def _check_pool(config: Config, size: int) -> None:
     """Refuse before anything is trained what the last round could not pay for."""
-    if config.batch < 1 or config.rounds < 1:
-        raise UserError(f"batch is {config.batch} and rounds {config.rounds}: both must be at least 1")
     if config.batch * config.rounds > size:
         raise UserError(
             f"{config.rounds} rounds of {config.batch} labels need {config.batch * config.rounds} images, and the pool "
             f"of {config.target} has {size}: lower batch or rounds, or raise train_share"
         )
-
-
-def choose(
-    config: Config, source: Domain[Rows], pool: Tensor, labelled: Tensor, number: int, means: KernelMeans | None
-) -> Tensor:
-    """The next batch of pool rows; ``means`` are the kernels of the whole pool with the source, for mmdmin."""
-    generator = seeded("choose", config.policy, config.seed, number)
-    x = source.train.x.float()
-    if config.policy == "w1min":
-        return w1min(x, pool, config.batch, chosen=labelled, generator=generator).indices
-    if config.policy == "mmdmin":
-        return mmdmin(x, pool, config.batch, chosen=labelled, means=means).indices
-    return random(len(pool), config.batch, chosen=labelled, generator=generator).indices
 
 
 class Anchor(NamedTuple):
@@ -110,13 +104,22 @@ class Anchor(NamedTuple):
     """Sinkhorn divergence between halves of it."""
 
     @classmethod
-    def of(cls, config: Config, source: Domain[Rows]) -> Anchor:
-        x = source.train.x.float()
-        half = sinkhorn_floor(
-            x, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters, num_splits=1,
-            generator=seeded("distance", "labelled", config.seed),
-        )  # fmt: skip
-        return cls(x, shared_self(x, SETTINGS), half.value)
+    def of(cls, config: Config, source: Domain[Rows], context: Context) -> Anchor:
+        """Computed once for all runs of a seed."""
+        x, s = source.train.x.float(), config.settings()
+
+        def measure() -> tuple[SelfTransport | None, float]:
+            half = sinkhorn_floor(
+                x,
+                epsilon=s.epsilon,
+                num_iters=s.num_iters,
+                num_splits=1,
+                generator=seeded("distance", "labelled", config.seed),
+            )
+            return shared_self(x, s), half.value
+
+        key = {"rows": tensor_digest(x), "settings": asdict(s), "seed": config.seed}
+        return cls(x, *context.shared("anchor", key, measure, classes=(SelfTransport, Solution)))
 
 
 class Distances(NamedTuple):
@@ -135,7 +138,7 @@ def _distances(config: Config, anchor: Anchor, source: Domain[Rows], labelled: T
     rows = {"labelled": labelled, "batch": batch, "held_out": source.test.x[order[: len(labelled)]]}
     return Distances(**{
         name: measure_shift(
-            anchor.x, x.float(), SETTINGS, source_self=anchor.self_transport, floors=False,
+            anchor.x, x.float(), config.settings(), source_self=anchor.self_transport, floors=False,
             generator=seeded("distance", name, config.seed),
         )
         for name, x in rows.items()
@@ -153,8 +156,8 @@ def _round(
     report = diagnose(
         q, new, sample(source.train), sample(own),
         source_val=sample(source.val), target_val=sample(target.val), anchor_test=sample(source.test),
-        loss=LOSS, feature_map=identity, gradient_at=(q.features, new.features), shift=distances.labelled,
-        settings=SETTINGS,
+        loss=config.loss(), feature_map=identity, gradient_at=(q.features, new.features), shift=distances.labelled,
+        settings=config.settings(),
     )  # fmt: skip
     return {
         "labeled": len(labelled),

@@ -224,7 +224,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     cases = {"moons_warp": _moons, "images": _images}
     if config.study not in cases:
         raise UserError(f"study must be one of {', '.join(cases)}, got {config.study!r}")
-    case = cases[config.study](config)
+    case = cases[config.study](config, context)
     found = updates(
         case,
         config.strengths,
@@ -241,7 +241,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     return {"columns": columns(rows), "methods": methods}
 
 
-def _moons(config: Config) -> Case:
+def _moons(config: Config, context: Context) -> Case:
     made = world("moons_warp", severity=config.severity)
     source, target = (draw(made, config.n, config.seed) for draw in (draw_source, draw_target))
     old = fit_sources(config.model, {config.seed: source}).stack.member(0).requires_grad_(False)
@@ -252,10 +252,10 @@ def _moons(config: Config) -> Case:
     return Case(old, Parts(*source, tests[0]), Parts(*target, tests[1]), config.recipes["moons_warp"])
 
 
-def _images(config: Config) -> Case:
+def _images(config: Config, context: Context) -> Case:
     study = Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
-    old = study.source_model(source).to(config.device)
+    old = study.source_model(source, context).to(config.device)
     return Case(old, _parts(source, config.device), _parts(target, config.device), config.recipes["images"])
 
 

@@ -4,32 +4,41 @@
     python -m experiments run gate --launcher local            # stand-in, cpu profile
     python -m experiments run gate profile=paper --launcher slurm --profile gpu       # DomainNet on a GPU cluster
 
-One run is a seed with all candidates of `configs/gate/VARIANT.yaml`. Makes the tables `gate-tau-main`, `gate-tau`,
-`gate-paired` and `gate-controls`.
+One run is a candidate of `configs/gate/VARIANT.yaml` and a seed; runs of a seed share Q, distances and what Q sees.
+Beside the record stand the held-out outputs of both models (``outputs.npz``), for scores that come later. Makes the
+tables `gate-tau-main`, `gate-tau`, `gate-paired` and `gate-controls`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Generic, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trace import Sample, baselines, diagnose
+from trace import Sample, Settings, baselines, diagnose
+from trace.estimators.draws import TransportEstimate
+from trace.estimators.mmd import MMDEstimate
 from trace.evidence import Shift, measure_shift
 
 from .engine.errors import UserError
+from .engine.records import significant
 from .engine.run import Context
 from .engine.seeds import seeded
-from .pairs.measure import LOSS, SETTINGS, columns, remainders, row
-from .vision.batches import Data
-from .vision.classifier import Classifier, Depth, at_depth
+from .engine.shared import tensor_digest
+from .pairs.measure import DIGITS, remainders, row
+from .pairs.settings import MeasureConfig
+from .pairs.train import labels
+from .vision.batches import Data, Rows
+from .vision.classifier import Classifier, at_depth
 from .vision.controls import blind_harm, constant_logit
 from .vision.finetune import TrainSpec, train
-from .vision.resume import Keeper, Progress
+from .vision.resume import Keeper, Trainings
 from .vision.study import Domain, Study, VisionConfig, error
-from .vision.views import View, beside, features_of, heads, view
+from .vision.views import View, beside, features_of, heads
 
 
 @dataclass(frozen=True)
@@ -51,20 +60,22 @@ class Candidate:
     """Added to all logits afterwards: changes outputs, never predictions."""
     relabelled: list[int] = field(default_factory=list)
     """Source classes that the rehearsal relabels into the first class: harm that the target does not show."""
+    reference: bool = False
+    """A plain fine-tune to compare controls with, and none of the updates that are gated."""
 
     def spec(self) -> TrainSpec:
         return TrainSpec(**{f.name: getattr(self, f.name) for f in fields(TrainSpec) if hasattr(self, f.name)})
 
 
 @dataclass(frozen=True)
-class Config(VisionConfig):
+class Config(VisionConfig, MeasureConfig):
     target: str = "sketch"
-    candidates: list[Candidate] = field(default_factory=list)
-    """The updates; a YAML file lists them."""
+    candidate: Candidate = field(default_factory=Candidate)
+    """The update; a YAML file sweeps over them."""
 
 
-class Stage(NamedTuple, Generic[Data]):
-    """Q and both domains at one depth, with what Q's head sees of them."""
+class Models(NamedTuple, Generic[Data]):
+    """Q at the candidate's depth, both domains there, and what Q's head sees of them."""
 
     q: Classifier
     source: Domain[Data]
@@ -73,84 +84,122 @@ class Stage(NamedTuple, Generic[Data]):
     target_view: View
 
 
+def check(config: Config) -> None:
+    """Refuse before anything is launched."""
+    if not config.candidate.name:
+        raise UserError("there is no candidate: name a variant that lists them, such as config=cpu")
+    config.candidate.spec()
+    config.settings()
+
+
 def run(config: Config, context: Context) -> dict[str, Any]:
-    if not config.candidates:
-        raise UserError("there are no candidates: name a variant that lists them, such as config=cpu")
-    for candidate in config.candidates:
-        candidate.spec()  # refuses before anything is trained
-    progress, study = Progress(context), Study.of(config)
+    check(config)
+    study, trainings = Study.of(config), Trainings(context)
     source, target = study.domain(config.source), study.domain(config.target)
-    q = study.source_model(source, progress.of("source model"))
-    shift = measure_shift(
-        source.train.x.float(), target.train.x.float(), SETTINGS, generator=seeded("gate", config.seed)
-    )
-    stages: dict[str, Stage[Any]] = {"head": _stage(q, source, target, config.device)}
-    for number, candidate in enumerate(config.candidates):
-        if number < len(progress.rows):
-            continue
-        if candidate.depth not in stages:
-            stages[candidate.depth] = _below_the_head(config, study, q, candidate.spec().depth)
-        found = _measured(candidate, config, study, stages[candidate.depth], shift, progress.of("candidate"))
-        context.log(number, risk_change=found["risk_change"])
-        progress.measured(found, "candidate")
+    q = study.source_model(source, context, trainings.of("source model"))
+    shift = _shift(config, source, target, context)
+    models = _at_depth(config, study, q, source, target, context)
+    found, outputs = _measure(config, study, models, shift, trainings.of("candidate"))
+    context.keep("outputs", **outputs)
     return {
-        "columns": columns(progress.rows),
-        "names": [c.name for c in config.candidates],
+        **significant(found, DIGITS),
         "num_classes": len(study.dataset.classes),
         "skipped": study.skipped(config.source, config.target),
     }
 
 
-def _below_the_head(c: Config, study: Study, q: Classifier, depth: Depth) -> Stage[Any]:
-    lifted = at_depth(q, depth, study.backbone)
+def _shift(config: Config, source: Domain[Rows], target: Domain[Rows], context: Context) -> Shift:
+    """Between the training samples; every candidate of a seed has the same."""
+    x, y, settings = source.train.x.float(), target.train.x.float(), config.settings()
+    key = {"source": tensor_digest(x), "target": tensor_digest(y), "settings": asdict(settings), "seed": config.seed}
+    return context.shared(
+        "shift",
+        key,
+        lambda: measure_shift(x, y, settings, generator=seeded("gate", config.seed)),
+        classes=(Shift, TransportEstimate, MMDEstimate, Settings),
+    )
+
+
+def _at_depth(
+    config: Config, study: Study, q: Classifier, source: Domain[Rows], target: Domain[Rows], context: Context
+) -> Models[Any]:
+    depth = config.candidate.spec().depth
+    domains: tuple[Domain[Any], Domain[Any]] = source, target
     if depth == "full":
-        return _stage(lifted, study.pictures(c.source), study.pictures(c.target), c.device)
-    return _stage(lifted, study.domain(c.source, "maps"), study.domain(c.target, "maps"), c.device)
+        domains = study.pictures(config.source), study.pictures(config.target)
+    elif depth == "block":
+        domains = study.domain(config.source, "maps"), study.domain(config.target, "maps")
+    lifted = at_depth(q, depth, study.backbone).to(config.device).requires_grad_(False)
+    names = (config.source, config.target)
+    views = (study.view(lifted, name, domain, context) for name, domain in zip(names, domains, strict=True))
+    return Models(lifted, *domains, *views)
 
 
-def _stage(q: Classifier, source: Domain[Data], target: Domain[Data], device: str) -> Stage[Data]:
-    q = q.to(device).requires_grad_(False)
-    return Stage(q, source, target, view(q, source, device=device), view(q, target, device=device))
-
-
-def _measured(
-    candidate: Candidate, config: Config, study: Study, stage: Stage[Data], shift: Shift, checkpoint: Keeper
-) -> dict[str, float]:
-    """Train one candidate and measure it: diagnostic, anchor terms, baselines, and the true change."""
-    source, target = stage.source, stage.target
-    rehearsed = blind_harm(source.train, candidate.relabelled, into=0) if candidate.relabelled else source.train
-    found = train(
-        candidate.spec(), stage.q, target.train,
-        source=rehearsed, backbone=study.backbone, generator=seeded("candidate", candidate.name, config.seed),
-        device=config.device, checkpoint=checkpoint,
-    )  # fmt: skip
+def _measure(
+    config: Config, study: Study, models: Models[Data], shift: Shift, checkpoint: Keeper
+) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
+    """Train the candidate and measure it: diagnostic, anchor terms, baselines, the true change; held-out outputs."""
+    candidate, source, target = config.candidate, models.source, models.target
+    made = train(
+        candidate.spec(),
+        models.q,
+        target.train,
+        source=blind_harm(source.train, candidate.relabelled, into=0) if candidate.relabelled else source.train,
+        backbone=study.backbone,
+        generator=seeded("candidate", candidate.name, config.seed),
+        device=config.device,
+        checkpoint=checkpoint,
+    )
 
     def both(rows: Data, seen: Tensor) -> Sample:
-        return beside(seen, features_of(found.model, rows, device=config.device), rows.y)
+        return beside(seen, features_of(made.model, rows, device=config.device), rows.y)
 
-    (_, q_val, q_test), q_target = stage.source_view, stage.target_view
-    source_val, source_test = both(source.val, q_val), both(source.test, q_test)
-    target_train, target_val, target_test = (both(rows, seen) for rows, seen in zip(target, q_target, strict=True))
-    old, update = heads(stage.q, found.model)
+    (q_train, q_val, q_test), q_target = models.source_view, models.target_view
+    held_out = {
+        "source_val": both(source.val, q_val),
+        "source_test": both(source.test, q_test),
+        "target_val": both(target.val, q_target.val),
+        "target_test": both(target.test, q_target.test),
+    }
+    old, update = heads(models.q, made.model)
     new: nn.Module = constant_logit(update, candidate.constant) if candidate.constant else update
     report = diagnose(
-        old, new, Sample(stage.source_view.train, source.train.y), target_train,
-        source_val=source_val, target_val=target_val, anchor_test=source_test,
-        loss=LOSS, feature_map=old.features, gradient_at=(old.features, update.features), shift=shift,
-        settings=SETTINGS,
-    )  # fmt: skip
+        old,
+        new,
+        Sample(q_train, source.train.y),
+        both(target.train, q_target.train),
+        source_val=held_out["source_val"],
+        target_val=held_out["target_val"],
+        anchor_test=held_out["source_test"],
+        loss=config.loss(),
+        feature_map=old.features,
+        gradient_at=(old.features, update.features),
+        shift=shift,
+        settings=config.settings(),
+    )
     with torch.no_grad():
-        on_source, on_target = new(source_val.x), new(target_val.x)
-        seen_by_q = old(target_val.x)
-    return {
+        logits = {name: (old(sample.x), new(sample.x)) for name, sample in held_out.items()}
+    on_source, on_target = logits["source_val"], logits["target_val"]
+    found = {
         **row(report),
         **remainders(report),
-        **label_free(on_source, on_target, target.val.y, source.train.y, len(study.dataset.classes)),
-        "disagreement_target": baselines.disagreement(seen_by_q, on_target).value,
+        **label_free(on_source[1], on_target[1], target.val.y, source.train.y, len(study.dataset.classes)),
+        "disagreement_target": baselines.disagreement(*on_target).value,
         "floor": float("nan") if shift.floor is None else shift.floor.value,
-        "anchor_error_before": error(old, source_test),
-        "target_error_before": error(old, target_test),
-        "target_error": error(new, target_test),
+        "anchor_error_before": error(old, held_out["source_test"]),
+        "target_error_before": error(old, held_out["target_test"]),
+        "target_error": error(new, held_out["target_test"]),
+    }
+    return found, _outputs(logits) | {f"{name}_y": labels(sample).numpy() for name, sample in held_out.items()}
+
+
+def _outputs(logits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, NDArray[Any]]:
+    """Logits ``[n, C]`` of Q and of the update in half precision, by split."""
+    models = ("q", "update")
+    return {
+        f"{name}_{model}": z.half().numpy()
+        for name, outputs in logits.items()
+        for model, z in zip(models, outputs, strict=True)
     }
 
 

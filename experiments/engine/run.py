@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from .config import Run, experiment_module
 from .interrupt import GRACE_SECONDS, Warned
 from .memory import gpu_peak_bytes, peak_bytes, reset_peaks
 from .records import Record, provenance, replacing
-from .store import RUNS, RunDirectory
+from .shared import Value, shared
+from .store import RUNS, SHARED, RunDirectory
 from .wandb import Mode, Tracker
 
 THREADS = 1
@@ -49,6 +52,17 @@ class Context:
             self.save(state())
             self.warned.act()
             raise SystemExit(1)  # where nobody ends the process, the kill that follows would
+
+    def shared(
+        self, kind: str, key: Mapping[str, Any], compute: Callable[[], Value], *, classes: Sequence[type] = ()
+    ) -> Value:
+        """What other runs of this store need too: computed by the first of them, `experiments.engine.shared`."""
+        return shared(self.directory.store / SHARED, kind, key, compute, classes=classes)
+
+    def keep(self, name: str, **arrays: NDArray[Any]) -> None:
+        """``NAME.npz`` beside the record: what later questions need and no table prints."""
+        with replacing(self.directory.path / f"{name}.npz") as aside, open(aside, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
 
     def load(self) -> dict[str, Any] | None:
         """The state that an earlier attempt saved last, on the CPU; None at a first attempt."""

@@ -22,6 +22,8 @@ from .errors import UserError
 from .records import ROOT, Record, plain, write_atomically
 
 RUNS = ROOT / "results" / "runs"
+SHARED = ".shared"
+"""Folder of a store with what its runs share."""
 
 State = Literal["missing", "running", "failed", "done"]
 
@@ -39,6 +41,11 @@ class RunDirectory:
     @classmethod
     def of(cls, run: Run, runs: Path = RUNS) -> RunDirectory:
         return cls(runs / run.experiment / run.run_id)
+
+    @property
+    def store(self) -> Path:
+        """The run store that it is part of."""
+        return self.path.parents[1]
 
     @property
     def record_path(self) -> Path:

@@ -8,7 +8,6 @@ that says so.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -29,6 +28,7 @@ from torch import Tensor, nn
 from ..engine.errors import UserError
 from ..engine.progress import counted
 from ..engine.records import write_atomically
+from ..engine.shared import locked
 from .backbone import Backbone, folded
 from .batches import Pictures, in_order
 from .images import ImageSet, digest
@@ -73,7 +73,8 @@ def features(
     network = backbone.model if layer == "penultimate" else backbone.trunk()
     key = cache_key(image_set, backbone, layer=layer, device=device)
     folder = cache / f"{image_set.name}-{layer}-{_short(key)}"
-    with _writable(folder), _locked(folder):
+    waiting = f"{folder.name}: another process extracts these features"
+    with _writable(folder), locked(folder / "lock", waiting=waiting):
         shape = (len(image_set.paths), *_row_shape(network, backbone.spec.size, device))
         rows = RowFile(folder / "rows.npy", shape, np.dtype("float32" if layer == "penultimate" else "float16"))
         _begin(folder, key, rows)
@@ -196,16 +197,3 @@ def _writable(folder: Path) -> Iterator[None]:
             f"the cache {folder} cannot be written ({error}): free space or permissions, then call again; what is "
             "extracted is kept"
         ) from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder; wait where another process extracts into it now."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"{folder.name}: another process extracts these features, waiting for it", file=sys.stderr)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -68,38 +68,33 @@ class Keeper(Protocol):
     def load(self) -> dict[str, Any] | None: ...
 
 
-class Progress:
-    """One checkpoint for a run of many trainings: what is measured, and the trainings that are still needed."""
+class Trainings:
+    """One checkpoint for a run of several trainings: the state of each, by its name."""
 
     def __init__(self, keeper: Keeper) -> None:
-        state = keeper.load() or {}
         self._keeper = keeper
-        self.rows: list[dict[str, float]] = list(state.get("rows", []))
-        """Measured by this attempt and earlier ones, in order."""
-        self.trainings: dict[str, Any] = dict(state.get("trainings", {}))
+        self._states: dict[str, Any] = dict(keeper.load() or {})
 
     def of(self, training: str) -> Keeper:
         """The part of one training."""
         return _Part(self, training)
 
-    def measured(self, row: dict[str, float], training: str) -> None:
-        """Keep a row, and drop the training it came from."""
-        self.rows.append({name: float(value) for name, value in row.items()})
-        self.trainings.pop(training, None)
-        self.save()
+    def state(self, training: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self._states.get(training)
+        return found
 
-    def save(self) -> None:
-        self._keeper.save({"rows": self.rows, "trainings": self.trainings})
+    def save(self, training: str, state: dict[str, Any]) -> None:
+        """Keep the state of one training beside those of the others."""
+        self._states[training] = state
+        self._keeper.save(self._states)
 
 
 class _Part:
-    def __init__(self, progress: Progress, training: str) -> None:
-        self.progress, self.training = progress, training
+    def __init__(self, trainings: Trainings, training: str) -> None:
+        self.trainings, self.training = trainings, training
 
     def save(self, state: dict[str, Any]) -> None:
-        self.progress.trainings[self.training] = state
-        self.progress.save()
+        self.trainings.save(self.training, state)
 
     def load(self) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self.progress.trainings.get(self.training)
-        return found
+        return self.trainings.state(self.training)

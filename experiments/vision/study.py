@@ -6,7 +6,7 @@ Splits are the data set's own; each seed takes its own share of the training row
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Generic, NamedTuple
 
 import torch
@@ -15,15 +15,19 @@ from torch.nn.functional import normalize
 
 from trace import Sample
 
+from ..engine.run import Context
 from ..engine.seeds import seeded
-from .backbone import Backbone, BackboneSpec, load_backbone
+from ..engine.shared import tensor_digest
+from .backbone import Backbone, BackboneSpec, load_backbone, weights_digest
 from .batches import Data, Pictures, Rows
 from .classifier import Classifier, mean_length, new_classifier
-from .features import Layer, features
+from .features import Layer
+from .features import features as cached_features
 from .finetune import TrainSpec, train
-from .images import Dataset, ImageSet, data_home, load_dataset
+from .images import Dataset, ImageSet, data_home, digest, load_dataset
 from .resume import Keeper
 from .samples import images_of, own_rows
+from .views import View, features_of
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class Study:
     def _features(self, images: ImageSet, layer: Layer = "penultimate") -> Tensor:
         """As the cache keeps them."""
         c = self.config
-        return features(
+        return cached_features(
             images, self.backbone, cache=data_home() / "features", device=c.device, workers=c.workers, layer=layer
         )
 
@@ -125,16 +129,42 @@ class Study:
         """Mean length of the source's features, the scale of the classifier."""
         return mean_length(self._features(self.images(self.config.source, "train")))
 
-    def source_model(self, source: Domain[Rows], checkpoint: Keeper | None = None) -> Classifier:
-        """Q: a linear head on the source's unit features, on the CPU; ``checkpoint`` keeps its epochs."""
-        c = self.config
+    def source_model(self, source: Domain[Rows], context: Context, checkpoint: Keeper | None = None) -> Classifier:
+        """Q: a linear head on the source's unit features, on the CPU, trained once for all runs of the store.
+
+        ``checkpoint`` keeps its epochs.
+        """
+        c, rows = self.config, source.train
         spec = TrainSpec(lr=c.source_lr, epochs=c.source_epochs)
-        start = new_classifier(self.backbone.dim, len(self.dataset.classes), scale=self.source_scale())
-        made = train(
-            spec, start, source.train,
-            generator=seeded("source model", c.seed), device=c.device, checkpoint=checkpoint,
-        )  # fmt: skip
-        return made.model.cpu()
+        q = new_classifier(self.backbone.dim, len(self.dataset.classes), scale=self.source_scale())
+        key = {"rows": tensor_digest(rows.x, rows.y), "start": weights_digest(q), "spec": asdict(spec), "seed": c.seed}
+
+        def weights() -> dict[str, Tensor]:
+            generator = seeded("source model", c.seed)
+            made = train(spec, q, rows, generator=generator, device=c.device, checkpoint=checkpoint)
+            return made.model.cpu().state_dict()
+
+        q.load_state_dict(context.shared("source-model", key, weights))
+        return q.requires_grad_(False)
+
+    def view(self, model: Classifier, name: str, domain: Domain[Data], context: Context) -> View:
+        """What the head of a model sees of a domain, on the CPU; below the head computed once for all runs."""
+
+        def features() -> tuple[Tensor, ...]:
+            return tuple(features_of(model, rows, device=self.config.device) for rows in domain)
+
+        if model.depth == "head":
+            return View(*features())
+        key = {
+            "model": weights_digest(model),
+            "depth": model.depth,
+            "preprocessing": repr(self.backbone.transform),
+            "images": {split: digest(self.images(name, split)) for split in self.dataset.splits},
+            "labels": tensor_digest(*(rows.y for rows in domain)),
+            "seed": self.config.seed,
+            "train_share": self.config.train_share,
+        }
+        return View(*context.shared("view", key, features))
 
 
 @torch.no_grad()

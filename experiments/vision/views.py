@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from trace import Sample
 
-from .batches import Data, Pictures, Rows, in_order
+from .batches import Pictures, Rows, in_order
 from .classifier import Classifier
-from .study import Domain
 
 IMAGES = 32
 """Maps or pictures at once through what is below the head: more leave the processor's cache."""
@@ -40,11 +39,6 @@ class View(NamedTuple):
     train: Tensor
     val: Tensor
     test: Tensor
-
-
-def view(model: Classifier, domain: Domain[Data], *, device: str) -> View:
-    """What the model's head sees of every split, on the CPU."""
-    return View(*(features_of(model, rows, device=device) for rows in domain))
 
 
 @torch.no_grad()

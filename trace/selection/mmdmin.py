@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ..estimators.kernels import (
     centred,
@@ -37,13 +37,13 @@ class KernelMeans(NamedTuple):
 
 
 @torch.no_grad()
-def kernel_means(source: Tensor, pool: Tensor, *, bandwidth: float | None = None) -> KernelMeans:
+def prepare(source: Tensor, pool: Tensor, *, bandwidth: float | None = None) -> KernelMeans:
     """Mean RBF kernel values of ``source [n, d]`` with itself and with each row of ``pool [m, d]``, by tiles.
 
     O(n m d) time; memory does not grow with n m. By default the bandwidth is the median heuristic.
 
     >>> x = torch.tensor([[0.0], [1.0]])
-    >>> means = kernel_means(x, x[:1], bandwidth=1.0)  # the kernel at distance 1 is 0.6065
+    >>> means = prepare(x, x[:1], bandwidth=1.0)  # the kernel at distance 1 is 0.6065
     >>> round(means.within, 4), [round(k, 4) for k in means.to_pool.tolist()]
     (0.8033, [0.8033])
     """
@@ -63,7 +63,8 @@ def mmdmin(
     *,
     bandwidth: float | None = None,
     chosen: Tensor | None = None,
-    means: KernelMeans | None = None,
+    prepared: KernelMeans | None = None,
+    generator: Generator | None = None,
 ) -> Selection:
     """``count`` rows of the pool, each the best next one for MMD^2 to the source: kernel herding without replacement.
 
@@ -75,11 +76,12 @@ def mmdmin(
         source, pool: features ``[n, d]`` and ``[m, d]``, one dtype and device.
         bandwidth: the median distance in source and pool if absent.
         chosen: rows of earlier rounds ``[c]``, not to be taken again.
-        means: result of `kernel_means` for the same samples; a pick then costs O(m d) and nothing else is computed.
+        prepared: result of `prepare` for the same samples; a pick then costs O(m d) and nothing else is computed.
+        generator: is not used, nothing is drawn.
 
     Raises:
         ValueError: for invalid samples, ``count`` below 1 or above the rows left, ``chosen`` that are not distinct
-            rows of the pool, or ``means`` of other samples or another bandwidth.
+            rows of the pool, or ``prepared`` of other samples or another bandwidth.
 
     >>> pool = torch.tensor([[9.0], [0.1], [0.2], [2.1]])
     >>> mmdmin(torch.tensor([[0.0], [2.0]]), pool, 2, bandwidth=1.0).indices.tolist()
@@ -87,7 +89,8 @@ def mmdmin(
     """
     check_features(source, pool)
     available = rows_left(len(pool), count, chosen, pool.device)
-    means = kernel_means(source, pool, bandwidth=bandwidth) if means is None else _reuse(means, source, pool, bandwidth)
+    reused = None if prepared is None else _reuse(prepared, source, pool, bandwidth)
+    means = reused or prepare(source, pool, bandwidth=bandwidth)
     y, _ = centred(pool, pool, bandwidth=means.bandwidth)
     y_squared = torch.linalg.vector_norm(y, dim=1).square()
 
@@ -127,7 +130,7 @@ def _kernel_sums(x: Tensor, y: Tensor, bandwidth: float) -> Tensor:
 
 def _reuse(means: KernelMeans, source: Tensor, pool: Tensor, bandwidth: float | None) -> KernelMeans:
     if not (torch.equal(means.source, source) and torch.equal(means.pool, pool)):
-        raise ValueError("means were computed for another source or pool: call kernel_means on these samples")
+        raise ValueError("prepared was computed for another source or pool: call prepare on these samples")
     if bandwidth not in (None, means.bandwidth):
-        raise ValueError(f"means were computed with bandwidth {means.bandwidth:g}, not {bandwidth:g}: leave it out")
+        raise ValueError(f"prepared was computed with bandwidth {means.bandwidth:g}, not {bandwidth:g}: leave it out")
     return means

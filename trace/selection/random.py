@@ -7,21 +7,32 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_count
+from ..checks import check_sample
 from .pool import Selection, rows_left
 
 
-def random(pool_size: int, count: int, *, chosen: Tensor | None = None, generator: Generator) -> Selection:
-    """``count`` rows drawn uniformly without replacement from those of ``0..pool_size-1`` that are not in ``chosen``.
+def random(
+    source: Tensor, pool: Tensor, count: int, *, chosen: Tensor | None = None, generator: Generator | None = None
+) -> Selection:
+    """``count`` rows of the pool drawn uniformly without replacement; the source is not looked at.
+
+    Args:
+        source, pool: features ``[n, d]`` and ``[m, d]``.
+        chosen: rows of earlier rounds ``[c]``, not to be taken again.
+        generator: must be given.
 
     Raises:
-        ValueError: for ``count`` below 1 or above the rows left, or ``chosen`` that are not distinct rows of the pool.
+        ValueError: without a generator, for ``count`` below 1 or above the rows left, or ``chosen`` that are not
+            distinct rows of the pool.
 
-    >>> random(5, 2, chosen=torch.tensor([0, 1, 2]), generator=torch.Generator()).indices.sort().values.tolist()
+    >>> pool = torch.zeros(5, 1)
+    >>> chosen = torch.tensor([0, 1, 2])
+    >>> random(pool, pool, 2, chosen=chosen, generator=torch.Generator()).indices.sort().values.tolist()
     [3, 4]
     """
-    check_count(pool_size, "pool_size")
-    device = chosen.device if isinstance(chosen, Tensor) else torch.device("cpu")
-    available = rows_left(pool_size, count, chosen, device)
-    order = torch.randperm(pool_size, generator=generator, device=generator.device).to(device)
+    check_sample(pool, "pool")
+    if generator is None:
+        raise ValueError("a random choice needs a generator: pass a torch.Generator")
+    available = rows_left(len(pool), count, chosen, pool.device)
+    order = torch.randperm(len(pool), generator=generator, device=generator.device).to(pool.device)
     return Selection(order[available[order]][:count], math.nan)

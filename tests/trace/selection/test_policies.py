@@ -12,13 +12,16 @@ import pytest
 import torch
 
 from trace.estimators import mmd
-from trace.selection import Selection, kernel_means, matching, mmdmin, random, w1min
+from trace.selection import Selection, matching, mmdmin, names, random, w1min
+from trace.selection import policy as policy_of
 from trace.selection.matching import claim_greedily, exact_plan, nearest_rows, nearest_share
+from trace.selection.mmdmin import prepare
 
 MMDMIN = importlib.import_module("trace.selection.mmdmin")
 """The module, whose name in the package is the function's."""
 
 BANDWIDTH = 2.0
+POOL = torch.zeros(9, 1)
 
 
 def seeded(seed):
@@ -171,7 +174,7 @@ def test_better_than_random_on_a_shifted_mixture(policy, distance):
         for seed in range(10):
             x, pool = mixtures(seed)
             own.append(policy(x, pool, count).objective)
-            rows = [random(len(pool), count, generator=seeded(seed)).indices for _ in range(5)]
+            rows = [random(x, pool, count, generator=seeded(seed)).indices for _ in range(5)]
             drawn += [distance(x, pool[r]) for r in rows]
         assert statistics.mean(own) < 0.7 * statistics.mean(drawn)
 
@@ -246,24 +249,26 @@ def test_duplicates_in_the_pool_are_rows_of_their_own():
         assert math.isfinite(found.objective)
 
 
-def test_kernel_means_serve_all_rounds():
+def test_prepare_serve_all_rounds():
     x, pool = samples(9, n=25)
-    means = kernel_means(x, pool)
+    means = prepare(x, pool)
     assert means.within == pytest.approx(float((torch.cdist(x, x).square() / (-2 * means.bandwidth**2)).exp().mean()))
-    first = mmdmin(x, pool, 3, means=means)
+    first = mmdmin(x, pool, 3, prepared=means)
     assert torch.equal(first.indices, mmdmin(x, pool, 3).indices)
-    assert mmdmin(x, pool, 3, chosen=first.indices, means=means, bandwidth=means.bandwidth).objective > first.objective
-    with pytest.raises(ValueError, match="means were computed for another source or pool"):
-        mmdmin(x + 1, pool, 3, means=means)
-    with pytest.raises(ValueError, match=r"means were computed with bandwidth .*, not 9: leave it out"):
-        mmdmin(x, pool, 3, means=means, bandwidth=9.0)
+    assert (
+        mmdmin(x, pool, 3, chosen=first.indices, prepared=means, bandwidth=means.bandwidth).objective > first.objective
+    )
+    with pytest.raises(ValueError, match="prepared was computed for another source or pool"):
+        mmdmin(x + 1, pool, 3, prepared=means)
+    with pytest.raises(ValueError, match=r"prepared was computed with bandwidth .*, not 9: leave it out"):
+        mmdmin(x, pool, 3, prepared=means, bandwidth=9.0)
 
 
 def test_a_thinned_source_changes_the_constant_and_no_pick(monkeypatch, generator):
     x, y = torch.randn(300, 3, generator=generator), torch.randn(40, 3, generator=generator)
-    whole, exact = kernel_means(x, y), mmdmin(x, y, 5)
+    whole, exact = prepare(x, y), mmdmin(x, y, 5)
     monkeypatch.setattr(MMDMIN, "_MAX_WITHIN", 150)
-    thinned, thin = kernel_means(x, y), mmdmin(x, y, 5)
+    thinned, thin = prepare(x, y), mmdmin(x, y, 5)
     assert thinned.to_pool.equal(whole.to_pool)
     assert thin.indices.equal(exact.indices)
     assert thin.objective - exact.objective == pytest.approx(thinned.within - whole.within)
@@ -285,17 +290,18 @@ def test_random_is_uniform_over_what_is_left():
     g, chosen = seeded(2), torch.tensor([0, 4])
     counts = torch.zeros(6)
     for _ in range(3000):
-        found = random(6, 2, chosen=chosen, generator=g)
+        found = random(POOL[:6], POOL[:6], 2, chosen=chosen, generator=g)
         assert len(found.indices.unique()) == 2
         counts[found.indices] += 1
     assert counts[chosen].sum() == 0
     assert counts[[1, 2, 3, 5]].div(3000).tolist() == pytest.approx([0.5] * 4, abs=0.05)
     assert math.isnan(found.objective)
-    assert torch.equal(random(9, 4, generator=seeded(3)).indices, random(9, 4, generator=seeded(3)).indices)
+    first, again = (random(POOL, POOL, 4, generator=seeded(3)).indices for _ in range(2))
+    assert torch.equal(first, again)
 
 
 def choose_random(x, pool, count, **options):
-    return random(len(pool), count, generator=seeded(0), **options)
+    return random(x, pool, count, generator=seeded(0), **options)
 
 
 @pytest.mark.parametrize("policy", [herd, w1min, choose_random])
@@ -317,7 +323,7 @@ def test_bad_rows_are_refused(policy):
             policy(x, pool, 2, chosen=bad)
 
 
-@pytest.mark.parametrize("policy", [herd, w1min, lambda x, pool, count: kernel_means(x, pool)])
+@pytest.mark.parametrize("policy", [herd, w1min, lambda x, pool, count: prepare(x, pool)])
 def test_bad_samples_are_refused(policy):
     x, pool = samples(0)
     with pytest.raises(ValueError, match="source and pool differ in columns"):
@@ -340,5 +346,20 @@ def test_bad_options_are_refused():
         w1min(x, pool, 2, max_sources=0)
     with pytest.raises(ValueError, match="bandwidth must be finite and positive"):
         mmdmin(x, pool, 2, bandwidth=0.0)
-    with pytest.raises(ValueError, match="pool_size must be a whole number"):
-        random(0, 1, generator=seeded(0))
+    with pytest.raises(ValueError, match="a random choice needs a generator"):
+        random(x, pool, 1)
+    with pytest.raises(ValueError, match="pool has 0 samples"):
+        random(POOL[:0], POOL[:0], 1, generator=seeded(0))
+
+
+def test_every_policy_is_chosen_by_the_name_of_its_file():
+    assert names() == ["mmdmin", "random", "w1min"]
+    x, pool = samples(0)
+    for name in names():
+        own = policy_of(name)
+        shared = {} if own.prepare is None else {"prepared": own.prepare(x, pool)}
+        found = own.choose(x, pool, 3, chosen=torch.tensor([1]), generator=seeded(0), **shared)
+        assert len(found.indices.unique()) == 3
+        assert 1 not in found.indices
+    with pytest.raises(ValueError, match="there is no selection policy 'matching': take one of mmdmin, random, w1min"):
+        policy_of("matching")
