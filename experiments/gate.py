@@ -16,13 +16,14 @@ from typing import Any, Generic, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trace import Sample, baselines, diagnose
-from trace.evidence import Shift, measure_shift
+from trace import Sample, diagnose
+from trace.baselines import label_free
+from trace.evidence import Known, Shift, measure_shift
 
 from .engine.errors import UserError
 from .engine.run import Context
 from .engine.seeds import seeded
-from .pairs.measure import LOSS, SETTINGS, columns, remainders, row
+from .pairs.measure import LOSS, SETTINGS, columns, row
 from .vision.batches import Data
 from .vision.classifier import Classifier, Depth, at_depth
 from .vision.controls import blind_harm, constant_logit
@@ -134,45 +135,36 @@ def _measured(
     old, update = heads(stage.q, found.model)
     new: nn.Module = constant_logit(update, candidate.constant) if candidate.constant else update
     report = diagnose(
-        old, new, Sample(stage.source_view.train, source.train.y), target_train,
-        source_val=source_val, target_val=target_val, anchor_test=source_test,
-        loss=LOSS, feature_map=old.features, gradient_at=(old.features, update.features), shift=shift,
+        old,
+        new,
+        Sample(stage.source_view.train, source.train.y),
+        target_train,
+        source_val=source_val,
+        target_val=target_val,
+        anchor_test=source_test,
+        loss=LOSS,
+        feature_map=old.features,
+        gradient_at=(old.features, update.features),
         settings=SETTINGS,
-    )  # fmt: skip
+        known=Known(shift=shift),
+    )
+    marginal = torch.bincount(source.train.y, minlength=len(study.dataset.classes)).double()
     with torch.no_grad():
-        on_source, on_target = new(source_val.x), new(target_val.x)
-        seen_by_q = old(target_val.x)
+        seen = {
+            "source": new(source_val.x),
+            "target": new(target_val.x),
+            "old_target": old(target_val.x),
+            "target_labels": target.val.y,
+            "label_marginal": marginal / marginal.sum(),
+        }
     return {
         **row(report),
-        **remainders(report),
-        **label_free(on_source, on_target, target.val.y, source.train.y, len(study.dataset.classes)),
-        "disagreement_target": baselines.disagreement(seen_by_q, on_target).value,
+        **label_free(seen),
         "floor": float("nan") if shift.floor is None else shift.floor.value,
         "anchor_error_before": error(old, source_test),
         "target_error_before": error(old, target_test),
         "target_error": error(new, target_test),
     }
-
-
-def label_free(
-    source: Tensor, target: Tensor, target_labels: Tensor, source_labels: Tensor, num_classes: int
-) -> dict[str, float]:
-    """Baselines from the candidate's logits ``[n, C]`` on held-out inputs of both domains; higher is harm in all.
-
-    ATC and DoC are calibrated on the labelled target and predict the source; COT takes the source's label marginal.
-    """
-    marginal = torch.bincount(source_labels, minlength=num_classes).double()
-    scores = {
-        "negative_msp_source": baselines.msp(source),
-        "negative_msp_target": baselines.msp(target),
-        "entropy_source": baselines.entropy(source),
-        "energy_source": baselines.energy(source),
-        "atc": baselines.atc(target, target_labels, source),
-        "doc": baselines.doc(target, source),
-        "cot": baselines.cot(source, marginal / marginal.sum()),
-        "mano": baselines.mano(source),
-    }
-    return {name: score.harm for name, score in scores.items()}
 
 
 if __name__ == "__main__":
