@@ -19,7 +19,7 @@ from torch import Tensor
 
 from trace import diagnose
 from trace.estimators.sinkhorn import SelfTransport, Solution, sinkhorn_floor
-from trace.evidence import Shift, measure_shift, shared_self
+from trace.evidence import Known, Shift, measure_shift, shared_self
 from trace.features import identity
 from trace.selection import names, policy
 
@@ -27,7 +27,7 @@ from .engine.errors import UserError
 from .engine.run import Context
 from .engine.seeds import seeded
 from .engine.shared import tensor_digest
-from .pairs.measure import columns, remainders, row
+from .pairs.measure import columns, row
 from .pairs.settings import MeasureConfig
 from .vision.batches import Rows
 from .vision.classifier import Classifier
@@ -154,15 +154,22 @@ def _round(
     generator = seeded("round", config.policy, config.seed, len(labelled))
     new = train(spec, q, own, val=target.val, generator=generator, device=config.device).model.cpu()
     report = diagnose(
-        q, new, sample(source.train), sample(own),
-        source_val=sample(source.val), target_val=sample(target.val), anchor_test=sample(source.test),
-        loss=config.loss(), feature_map=identity, gradient_at=(q.features, new.features), shift=distances.labelled,
+        q,
+        new,
+        sample(source.train),
+        sample(own),
+        source_val=sample(source.val),
+        target_val=sample(target.val),
+        anchor_test=sample(source.test),
+        loss=config.loss(),
+        feature_map=identity,
+        gradient_at=(q.features, new.features),
         settings=config.settings(),
-    )  # fmt: skip
+        known=Known(shift=distances.labelled),
+    )
     return {
         "labeled": len(labelled),
         **row(report),
-        **remainders(report),
         "batch_transport": distances.batch.transport.value,
         "batch_mmd_squared": distances.batch.mmd.squared,
         "held_out_transport": distances.held_out.transport.value,

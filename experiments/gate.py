@@ -19,17 +19,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trace import Sample, Settings, baselines, diagnose
+from trace import Sample, Settings, diagnose
+from trace.baselines import label_free
 from trace.estimators.draws import TransportEstimate
 from trace.estimators.mmd import MMDEstimate
-from trace.evidence import Shift, measure_shift
+from trace.evidence import Known, Shift, measure_shift
 
 from .engine.errors import UserError
 from .engine.records import significant
 from .engine.run import Context
 from .engine.seeds import seeded
 from .engine.shared import tensor_digest
-from .pairs.measure import DIGITS, remainders, row
+from .pairs.measure import DIGITS, row
 from .pairs.settings import MeasureConfig
 from .pairs.train import labels
 from .vision.batches import Data, Rows
@@ -174,17 +175,22 @@ def _measure(
         loss=config.loss(),
         feature_map=old.features,
         gradient_at=(old.features, update.features),
-        shift=shift,
         settings=config.settings(),
+        known=Known(shift=shift),
     )
     with torch.no_grad():
         logits = {name: (old(sample.x), new(sample.x)) for name, sample in held_out.items()}
-    on_source, on_target = logits["source_val"], logits["target_val"]
+    marginal = torch.bincount(source.train.y, minlength=len(study.dataset.classes)).double()
+    seen = {
+        "source": logits["source_val"][1],
+        "target": logits["target_val"][1],
+        "old_target": logits["target_val"][0],
+        "target_labels": target.val.y,
+        "label_marginal": marginal / marginal.sum(),
+    }
     found = {
         **row(report),
-        **remainders(report),
-        **label_free(on_source[1], on_target[1], target.val.y, source.train.y, len(study.dataset.classes)),
-        "disagreement_target": baselines.disagreement(*on_target).value,
+        **label_free(seen),
         "floor": float("nan") if shift.floor is None else shift.floor.value,
         "anchor_error_before": error(old, held_out["source_test"]),
         "target_error_before": error(old, held_out["target_test"]),
@@ -201,27 +207,6 @@ def _outputs(logits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, NDArray[A
         for name, outputs in logits.items()
         for model, z in zip(models, outputs, strict=True)
     }
-
-
-def label_free(
-    source: Tensor, target: Tensor, target_labels: Tensor, source_labels: Tensor, num_classes: int
-) -> dict[str, float]:
-    """Baselines from the candidate's logits ``[n, C]`` on held-out inputs of both domains; higher is harm in all.
-
-    ATC and DoC are calibrated on the labelled target and predict the source; COT takes the source's label marginal.
-    """
-    marginal = torch.bincount(source_labels, minlength=num_classes).double()
-    scores = {
-        "negative_msp_source": baselines.msp(source),
-        "negative_msp_target": baselines.msp(target),
-        "entropy_source": baselines.entropy(source),
-        "energy_source": baselines.energy(source),
-        "atc": baselines.atc(target, target_labels, source),
-        "doc": baselines.doc(target, source),
-        "cot": baselines.cot(source, marginal / marginal.sum()),
-        "mano": baselines.mano(source),
-    }
-    return {name: score.harm for name, score in scores.items()}
 
 
 if __name__ == "__main__":

@@ -1,75 +1,66 @@
-"""Label-free scores that a gate is compared with, each with the direction in which it predicts harm.
+"""Label-free scores that a gate is compared with; `BASELINES` has the direction in which each predicts harm.
 
-All read logits ``[n, C]`` as given, without clipping, and compute in float64: confidences near 1 must stay distinct.
+One more entry there is one more score of the gate's experiment and tables. All read logits ``[n, C]`` as given, without
+clipping, and compute in float64: confidences near 1 must stay distinct.
 Scores of one model on one set of inputs are comparable with scores of another model on the same inputs.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from operator import pos
+from typing import Any, Literal
 
 import ot
 import torch
 from torch import Tensor
 
 from .checks import check_labels, check_logits, check_paired, check_positive, check_samples, check_vector
+from .diagnostic import Values
+from .scores import Score
 
-Orientation = Literal["higher_is_harm", "lower_is_harm"]
 Confidence = Literal["negative_entropy", "max_confidence"]
 
 
-class Score(NamedTuple):
-    """A score and how to read it."""
-
-    value: float
-    """As its authors define it."""
-    orientation: Orientation
-
-    @property
-    def harm(self) -> float:
-        """The value with its sign set so that higher predicts more harm."""
-        return self.value if self.orientation == "higher_is_harm" else -self.value
-
-
-def msp(logits: Tensor) -> Score:
+def msp(logits: Tensor) -> float:
     """Mean maximum softmax probability ``mean_i max_k p_ik`` of logits ``[n, C]`` (Hendrycks and Gimpel, 2017).
 
     In ``[1/C, 1]``, lower is harm.
 
     >>> msp(torch.zeros(3, 4))
-    Score(value=0.25, orientation='lower_is_harm')
+    0.25
     """
-    return Score(float(_max_confidence(_probabilities(logits)).mean()), "lower_is_harm")
+    return float(_max_confidence(_probabilities(logits)).mean())
 
 
-def entropy(logits: Tensor) -> Score:
+def entropy(logits: Tensor) -> float:
     """Mean predictive entropy ``mean_i -sum_k p_ik log p_ik`` of logits ``[n, C]``, in nats.
 
     In ``[0, log C]``, higher is harm.
 
-    >>> round(entropy(torch.zeros(3, 4)).value, 4)
+    >>> round(entropy(torch.zeros(3, 4)), 4)
     1.3863
     """
-    return Score(-float(_negative_entropy(_probabilities(logits)).mean()), "higher_is_harm")
+    return -float(_negative_entropy(_probabilities(logits)).mean())
 
 
-def energy(logits: Tensor, *, temperature: float = 1.0) -> Score:
+def energy(logits: Tensor, *, temperature: float = 1.0) -> float:
     """Mean free energy ``mean_i -T log sum_k exp(z_ik / T)`` of logits ``[n, C]`` (Liu et al., 2020).
 
     Higher is harm. A constant added to all logits lowers it by that constant, though no prediction changes.
 
-    >>> round(energy(torch.zeros(3, 4)).value, 4)
+    >>> round(energy(torch.zeros(3, 4)), 4)
     -1.3863
     """
     check_positive(temperature, "temperature")
     z = check_logits(logits, "logits").detach().double()
-    return Score(-temperature * float(torch.logsumexp(z / temperature, dim=1).mean()), "higher_is_harm")
+    return -temperature * float(torch.logsumexp(z / temperature, dim=1).mean())
 
 
 def atc(
     calibration_logits: Tensor, calibration_labels: Tensor, logits: Tensor, *, score: Confidence = "negative_entropy"
-) -> Score:
+) -> float:
     """Average Thresholded Confidence (Garg et al., 2022): the error predicted on ``logits``.
 
     A threshold t is set so that the fraction of calibration points with a confidence below t equals the error there,
@@ -90,7 +81,7 @@ def atc(
         ValueError: for invalid logits or labels, logits that differ in classes, or an unknown score.
 
     >>> calibration = torch.tensor([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0], [0.5, 0.0]])
-    >>> atc(calibration, torch.tensor([0, 0, 0, 1]), torch.tensor([[0.9, 0.0], [5.0, 0.0]])).value
+    >>> atc(calibration, torch.tensor([0, 0, 0, 1]), torch.tensor([[0.9, 0.0], [5.0, 0.0]]))
     0.5
     """
     confidences = {"negative_entropy": _negative_entropy, "max_confidence": _max_confidence}
@@ -105,39 +96,39 @@ def atc(
     thresholds = torch.cat([known, known.new_tensor([math.inf])])
     num_below = torch.searchsorted(known, thresholds)
     threshold = thresholds[(num_below - num_wrong).abs().argmin()]
-    return Score(_fraction(new < threshold), "higher_is_harm")
+    return _fraction(new < threshold)
 
 
-def doc(calibration_logits: Tensor, logits: Tensor) -> Score:
+def doc(calibration_logits: Tensor, logits: Tensor) -> float:
     """Difference of Confidences (Guillory et al., 2021): mean MSP on ``calibration_logits`` minus that on ``logits``.
 
     Logits ``[m, C]`` and ``[n, C]`` of one model. In ``(-1, 1)``, higher is harm. Added to the calibration error it
     predicts the error on ``logits``.
 
-    >>> round(doc(torch.tensor([[50.0, 0.0]]), torch.zeros(3, 2)).value, 4)
+    >>> round(doc(torch.tensor([[50.0, 0.0]]), torch.zeros(3, 2)), 4)
     0.5
     """
     known = _max_confidence(_probabilities(calibration_logits, "calibration_logits"))
     new = _max_confidence(_probabilities(logits))
     check_samples(calibration_logits, logits, "calibration_logits", "logits")
-    return Score(float(known.mean() - new.mean()), "higher_is_harm")
+    return float(known.mean() - new.mean())
 
 
-def disagreement(logits: Tensor, new_logits: Tensor) -> Score:
+def disagreement(logits: Tensor, new_logits: Tensor) -> float:
     """Fraction of inputs on which two models predict different classes (Jiang et al., 2022).
 
     Logits ``[n, C]`` of both models on the same inputs, from either domain. In ``[0, 1]``, higher is harm. On the
     anchor's inputs no change in 0-1 risk is larger.
 
-    >>> disagreement(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])).value
+    >>> disagreement(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     0.5
     """
     check_paired(logits, new_logits, "logits", "new_logits")
     check_logits(logits, "logits")
-    return Score(_fraction(logits.argmax(dim=1) != new_logits.argmax(dim=1)), "higher_is_harm")
+    return _fraction(logits.argmax(dim=1) != new_logits.argmax(dim=1))
 
 
-def cot(logits: Tensor, label_marginal: Tensor, *, num_iters: int = 10_000_000) -> Score:
+def cot(logits: Tensor, label_marginal: Tensor, *, num_iters: int = 10_000_000) -> float:
     """Confidence Optimal Transport (Lu et al., 2023): the error predicted on ``logits``.
 
     Exact transport from the predicted probabilities ``p_i`` to one-hot labels with a given marginal. The cost is half
@@ -156,7 +147,7 @@ def cot(logits: Tensor, label_marginal: Tensor, *, num_iters: int = 10_000_000) 
     Raises:
         ValueError: for invalid logits or weights, or a solver that did not finish.
 
-    >>> round(cot(torch.tensor([[50.0, 0.0], [50.0, 0.0]]), torch.tensor([0.5, 0.5])).value, 4)
+    >>> round(cot(torch.tensor([[50.0, 0.0], [50.0, 0.0]]), torch.tensor([0.5, 0.5])), 4)
     0.5
     """
     p = _probabilities(logits).cpu().numpy()
@@ -172,10 +163,10 @@ def cot(logits: Tensor, label_marginal: Tensor, *, num_iters: int = 10_000_000) 
     value, log = ot.emd2(uniform, weights, 1 - p[:, present], numItermax=num_iters, log=True)
     if log["warning"] is not None:
         raise ValueError(f"num_iters={num_iters} did not suffice for {n} inputs: raise it")
-    return Score(float(value), "higher_is_harm")
+    return float(value)
 
 
-def mano(logits: Tensor, *, p: float = 4.0, threshold: float = 5.0) -> Score:
+def mano(logits: Tensor, *, p: float = 4.0, threshold: float = 5.0) -> float:
     """MaNo (Xie et al., 2024): ``(mean_ik q_ik^p)^(1/p)`` of normalised logits q ``[n, C]``.
 
     With ``Phi = mean_ik -log softmax(z_i)_k``, which is ``log C`` plus the mean divergence of the predictions from
@@ -194,7 +185,7 @@ def mano(logits: Tensor, *, p: float = 4.0, threshold: float = 5.0) -> Score:
     Raises:
         ValueError: for invalid logits, p or threshold.
 
-    >>> round(mano(torch.tensor([[30.0, 0.0, 0.0]])).value, 4)
+    >>> round(mano(torch.tensor([[30.0, 0.0, 0.0]])), 4)
     0.7598
     """
     if not (math.isfinite(p) and p > 1):
@@ -209,7 +200,7 @@ def mano(logits: Tensor, *, p: float = 4.0, threshold: float = 5.0) -> Score:
         v = v - v.amin(dim=1, keepdim=True)
         total = v.sum(dim=1, keepdim=True)
         q = torch.where(total > 0, v / total, 1 / z.shape[1])
-    return Score(float(q.pow(p).mean() ** (1 / p)), "lower_is_harm")
+    return float(q.pow(p).mean() ** (1 / p))
 
 
 def _probabilities(logits: Tensor, name: str = "logits") -> Tensor:
@@ -227,3 +218,34 @@ def _negative_entropy(probabilities: Tensor) -> Tensor:
 
 def _fraction(mask: Tensor) -> float:
     return float(mask.double().mean())
+
+
+def _baseline(label: str, function: Callable[..., float], *parts: str, **about: Any) -> Score:
+    return Score("baseline", label, parts=parts, formula=lambda v: function(*(v[part] for part in parts)), **about)
+
+
+BASELINES: dict[str, Score] = {
+    "disagreement_target": _baseline("disagreement on target", disagreement, "old_target", "target", units="share"),
+    "negative_msp_source": _baseline("-MSP on source", msp, "source", units="share", sign=-1),
+    "msp_source": _baseline("+MSP on source", pos, "negative_msp_source", units="share", sign=-1),
+    "negative_msp_target": _baseline("-MSP on target", msp, "target", units="share", sign=-1),
+    "msp_target": _baseline("+MSP on target", pos, "negative_msp_target", units="share", sign=-1),
+    "entropy_source": _baseline("entropy on source", entropy, "source", units="nats"),
+    "energy_source": _baseline("energy on source", energy, "source", units="logits"),
+    "atc": _baseline("ATC", atc, "target", "target_labels", "source", units="error"),
+    "doc": _baseline("DoC", doc, "target", "source", units="share"),
+    "cot": _baseline("COT", cot, "source", "label_marginal", units="error"),
+    "mano": _baseline("MaNo", mano, "source", units="norm", sign=-1),
+}
+"""What a gate is compared with. ``source`` and ``target`` are the update's logits on held-out inputs of both domains,
+``old_target`` those of Q; ATC and DoC are calibrated on the labelled target and predict the source, COT takes the
+source's label marginal. MSP has both signs, since the paper prints a rank correlation of the one and an area of the
+other; any other score's opposite has the opposite rho and one minus the AUROC."""
+
+
+def label_free(seen: Values) -> dict[str, float]:
+    """The baselines of one update, from what the models say of held-out inputs; higher is harm in all.
+
+    One that follows from another is left to whoever reads the record.
+    """
+    return {name: score.harm(seen) for name, score in BASELINES.items() if set(score.parts) <= set(seen)}

@@ -9,19 +9,24 @@
 * ``hybrid``: ``L_Q c_h W + B_Q~ MMD`` (``cor:mmd-empirical``);
 * ``mmd``: ``B_Q~ MMD`` alone. The paper's tables show an MMD penalty of 0.0000 beside a positive transport term,
   which the hybrid form cannot give.
+
+The formulas below are written once, for anything with ``+`` and ``*``: the numbers of a `Diagnostic`, the ends of a
+gate's intervals, columns of stored records. Each reads what it needs by name from a mapping.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import numpy as np
 from torch import Generator, nn
 
-from .estimators.gradient_quantile import GradientQuantile, Model
+from .estimators.gradient_quantile import Model
 from .estimators.remainders import Budget, label_noise_remainder, mmd_remainder, validation_remainder, w1_remainder
-from .evidence import Evidence, Shift, gather
+from .evidence import Evidence, Known, Update, gather
 from .features import FeatureMap, identity
 from .losses import ClippedCrossEntropy, Loss
 from .sample import Sample
@@ -30,6 +35,9 @@ from .settings import Settings
 Form = Literal["ot", "mmd", "hybrid"]
 FORMS: tuple[Form, ...] = ("ot", "mmd", "hybrid")
 
+Values = Mapping[str, Any]
+"""Parts of the bound by name: floats, arrays or columns of equal length."""
+
 _NEEDS = {
     "emp_shift_ot": ("sensitivity_source", "sensitivity_target"),
     "emp_shift_mmd": ("rkhs_norm",),
@@ -37,6 +45,44 @@ _NEEDS = {
     "population_ot": ("sensitivity_target",),
     "population_mmd": ("rkhs_norm",),
 }
+
+
+def scaled(scale: Any, distance: Any) -> Any:
+    """``scale max(distance, 0)``, the form of every shift term.
+
+    NaN stays, and ``0 * inf = 0``: an unknown but finite factor of nothing is nothing.
+
+    >>> float(scaled(2.0, -1e-4)), float(scaled(0.0, math.inf)), float(scaled(math.nan, 0.0))
+    (0.0, 0.0, nan)
+    """
+    positive = np.maximum(distance, 0.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = scale * positive
+    return np.where(np.isnan(product) & ~np.isnan(scale) & ~np.isnan(positive), 0.0, product)[()]
+
+
+def model_change(v: Values) -> Any:
+    """``L_ell M_l2`` (``prop:model_change_bound``)."""
+    return v["lipschitz_loss"] * v["output_distance"]
+
+
+def emp_shift(v: Values, form: Form) -> Any:
+    """``(L_Q + L_Q~) c_h W`` (ot), ``B_Q~ MMD`` (mmd) or ``L_Q c_h W + B_Q~ MMD`` (hybrid)."""
+    if form == "ot":
+        return scaled(v["c_h"] * (v["sensitivity_source"] + v["sensitivity_target"]), v["transport"])
+    kernel = scaled(v["rkhs_norm"], v["mmd"])
+    return kernel if form == "mmd" else scaled(v["c_h"] * v["sensitivity_source"], v["transport"]) + kernel
+
+
+def bound_core(v: Values, form: Form) -> Any:
+    """Gaps + model change + shift penalty, from these terms."""
+    return v["gap_source"] + v["gap_target"] + v["model_change"] + v[f"emp_shift_{form}"]
+
+
+def bound_full(v: Values, form: Form) -> Any:
+    """`bound_core` and all remainders."""
+    population = v["population_ot" if form == "ot" else "population_mmd"]
+    return bound_core(v, form) + v["label_noise"] + v["validation_error"] + population
 
 
 @dataclass(frozen=True)
@@ -66,7 +112,7 @@ class Diagnostic:
 
     def shift_penalty(self, form: Form = "ot") -> float:
         """The covariate-shift penalty in one of the forms."""
-        return {"ot": self.emp_shift_ot, "mmd": self.emp_shift_mmd, "hybrid": self.emp_shift_hybrid}[form]
+        return float(getattr(self, f"emp_shift_{form}"))
 
     def core_terms(self, form: Form = "ot") -> dict[str, float]:
         """The four terms of ``bound_core``."""
@@ -87,11 +133,11 @@ class Diagnostic:
 
     def bound_core(self, form: Form = "ot") -> float:
         """Gaps + model change + shift penalty."""
-        return sum(self.core_terms(form).values())
+        return float(bound_core(vars(self), form))
 
     def bound_full(self, form: Form = "ot") -> float:
         """``bound_core`` and all remainders."""
-        return self.bound_core(form) + sum(self.remainders(form).values())
+        return float(bound_full(vars(self), form))
 
     def attribution(self, form: Form = "ot") -> dict[str, float]:
         """Each core term's share of ``bound_core``; NaN where the sum is NaN or 0."""
@@ -143,6 +189,15 @@ class Diagnostic:
         record["reasons"] = dict(self.reasons)
         return record
 
+    def columns(self) -> dict[str, float]:
+        """Every number of `as_dict` but the settings, by its path: words joined by ``_``, a last ``value`` left out.
+
+        So ``output_distance`` and ``output_distance_squared``, ``transport``, ``anchor_worst_label``,
+        ``anchor_worst_label_bernstein_upper``. An estimate that is not available is NaN; a flag is 0 or 1.
+        """
+        record = {key: value for key, value in self.as_dict().items() if key != "settings"}
+        return dict(_flat(record, ()))
+
 
 def diagnose(
     model: Model,
@@ -156,9 +211,9 @@ def diagnose(
     feature_map: FeatureMap = identity,
     gradient_at: tuple[nn.Module, nn.Module] | None = None,
     anchor_test: Sample | None = None,
-    shift: Shift | None = None,
     settings: Settings | None = None,
     generator: Generator | None = None,
+    known: Known | None = None,
 ) -> Diagnostic:
     """Attribute the risk change on the source when ``new_model`` replaces ``model`` (``cor:practical-trace``).
 
@@ -172,21 +227,25 @@ def diagnose(
         feature_map: h, from inputs to ``[n, k]``: `features.identity`, `features.layer_features`, any callable.
         gradient_at: a submodule of each model, to take sensitivities in feature space instead of in the inputs.
         anchor_test: a labelled sample of the source, for the true change and the tightness.
-        shift: result of `shift.measure_shift` for these samples, shared by all candidates.
         settings: every number that decides the result.
         generator: for the same-distribution floors of the transport distance, which are not measured without it, and
             for the subsampling of very large samples.
+        known: what many calls share, such as the shift that all candidates have in common; it is not computed again.
 
     Raises:
         ValueError: for bad input; the message names the argument and the remedy.
     """
     settings = settings or Settings()
-    evidence = gather(
-        model, new_model, source, target,
-        source_val=source_val, target_val=target_val, loss=loss or ClippedCrossEntropy(), feature_map=feature_map,
-        gradient_at=gradient_at, anchor_test=anchor_test, shift=shift, settings=settings, generator=generator,
-    )  # fmt: skip
-    return assemble(evidence, settings)
+    update = Update((model, new_model), loss or ClippedCrossEntropy(), settings, feature_map, gradient_at)
+    samples = {
+        "source": source,
+        "target": target,
+        "source_val": source_val,
+        "target_val": target_val,
+        "anchor_test": anchor_test,
+    }
+    present = {name: sample for name, sample in samples.items() if sample is not None}
+    return assemble(gather(update, present, known or Known(), generator), settings)
 
 
 def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
@@ -195,13 +254,11 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
     reasons = dict(e.reasons)
     delta_eta = (s.delta, s.eta)
     budget = Budget.union(*delta_eta) if s.remainders == "corrected" else Budget.paper(*delta_eta)
-    L_Q, L_new = _value(e.sensitivity_source), _value(e.sensitivity_target)
-    W = max(e.shift.transport.value, 0.0)
-    B_new = math.nan if e.rkhs_norm is None else e.rkhs_norm.value
-
-    model_change = e.lipschitz * e.output_distance.value
+    names = ("gap_source", "gap_target", "output_distance", "sensitivity_source", "sensitivity_target", "rkhs_norm")
+    v = {name: _value(getattr(e, name)) for name in names}
+    v |= {"transport": e.shift.transport.value, "mmd": e.shift.mmd.value, "c_h": s.c_h, "lipschitz_loss": e.lipschitz}
     if not math.isfinite(e.lipschitz):
-        model_change = math.nan
+        v["lipschitz_loss"] = math.nan
         reasons["model_change"] = "the loss has no finite Lipschitz constant in the outputs"
     label_noise = validation_error = math.nan
     if not math.isfinite(e.loss_bound):
@@ -209,10 +266,9 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
     else:
         label_noise = label_noise_remainder(e.sizes["source"], e.sizes["target"], e.loss_bound, budget.label_noise)
         if "source_val" in e.sizes and "target_val" in e.sizes:
-            validation_error = validation_remainder(
-                e.sizes["source_val"], e.sizes["target_val"], e.loss_bound,
-                budget.source_validation, budget.target_validation,
-            )  # fmt: skip
+            sizes = (e.sizes["source_val"], e.sizes["target_val"])
+            levels = (budget.source_validation, budget.target_validation)
+            validation_error = validation_remainder(*sizes, e.loss_bound, *levels)
         else:
             reasons["validation_error"] = "needs both validation splits"
     n, m = (min(e.sizes[name], s.mmd_samples) for name in ("source", "target"))  # rows that entered the MMD
@@ -221,16 +277,16 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
         if missing:
             reasons[term] = "; ".join(missing)
     return Diagnostic(
-        gap_source=math.nan if e.gap_source is None else e.gap_source.value,
-        gap_target=math.nan if e.gap_target is None else e.gap_target.value,
-        model_change=model_change,
-        emp_shift_ot=(L_Q + L_new) * s.c_h * W,
-        emp_shift_mmd=B_new * e.shift.mmd.value,
-        emp_shift_hybrid=L_Q * s.c_h * W + B_new * e.shift.mmd.value,
+        gap_source=v["gap_source"],
+        gap_target=v["gap_target"],
+        model_change=model_change(v),
+        emp_shift_ot=float(emp_shift(v, "ot")),
+        emp_shift_mmd=float(emp_shift(v, "mmd")),
+        emp_shift_hybrid=float(emp_shift(v, "hybrid")),
         label_noise=label_noise,
         validation_error=validation_error,
-        population_ot=L_new * s.c_h * _population_w1(e, s, budget.population),
-        population_mmd=B_new * mmd_remainder(n, m, budget.population, s.mmd_constant),
+        population_ot=v["sensitivity_target"] * s.c_h * _population_w1(e, s, budget.population),
+        population_mmd=v["rkhs_norm"] * mmd_remainder(n, m, budget.population, s.mmd_constant),
         budget=budget,
         evidence=e,
         settings=s,
@@ -238,11 +294,20 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
     )
 
 
-def _value(estimate: GradientQuantile | None) -> float:
-    return math.nan if estimate is None else estimate.value
+def _value(estimate: Any) -> float:
+    return math.nan if estimate is None else float(estimate.value)
 
 
 def _population_w1(e: Evidence, s: Settings, delta: float) -> float:
     """``eps_n + eps~_n~`` (``eq:w1-triangle``); the corollary prints the first summand only."""
     sizes = [e.sizes["source"]] + ([e.sizes["target"]] if s.remainders == "corrected" else [])
     return sum(w1_remainder(n, e.shift.dim, delta, s.w1_constant) for n in sizes)
+
+
+def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+    """Names and values of all numbers in a record."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _flat(entry, path if key == "value" else (*path, key))
+    elif value is None or isinstance(value, int | float):
+        yield "_".join(path), math.nan if value is None else float(value)

@@ -1,6 +1,7 @@
 """What the diagnostic needs to know about two models and their samples, as plain numbers.
 
-`gather` is the only part that runs models; everything after it is arithmetic on an `Evidence`.
+This is the only part that runs models; everything after it is arithmetic on an `Evidence`. A `View` owns a sample and
+what the models make of it, so callers who share a view, in `Known`, share all that was computed of it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -93,9 +96,15 @@ def measure_shift(
     floor = target_floor = None
     if s.distance == "sinkhorn":
         transport = sinkhorn_divergence(
-            source, target, epsilon=s.epsilon, num_iters=s.num_iters, x_self=source_self, y_self=target_self,
-            max_samples=MAX_SAMPLES, generator=generator,
-        )  # fmt: skip
+            source,
+            target,
+            epsilon=s.epsilon,
+            num_iters=s.num_iters,
+            x_self=source_self,
+            y_self=target_self,
+            max_samples=MAX_SAMPLES,
+            generator=generator,
+        )
         if floors and generator is not None:
             floor, target_floor = (
                 _floor(features, s, generator, compared)
@@ -139,121 +148,116 @@ def _floor(features: Tensor, s: Settings, generator: Generator, compared: int) -
     )
 
 
-class Memory:
-    """Tensors by the inputs they were computed from; the inputs are kept alive, so that no key is used twice."""
+class Update(NamedTuple):
+    """Q and Q~, and how they are looked at."""
 
-    def __init__(self) -> None:
-        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def find(self, x: Tensor) -> Tensor | None:
-        return self._kept[id(x)][1] if id(x) in self._kept else None
-
-    def keep(self, x: Tensor, rows: Tensor) -> Tensor:
-        if len(rows) != len(x):
-            raise ValueError(f"{len(rows)} saved rows for {len(x)} samples: pass one row per sample")
-        self._kept[id(x)] = (x, rows)
-        return rows
+    models: tuple[Model, Model]
+    loss: Loss
+    settings: Settings
+    feature_map: FeatureMap = identity
+    gradient_at: tuple[nn.Module, nn.Module] | None = None
+    """Submodules where sensitivities are taken; the inputs if absent."""
+    names: tuple[str, str] = ("model", "new_model")
+    """What messages call the models."""
 
 
-class Features:
-    """h of every sample, ``[n, k]``."""
+class View:
+    """A sample and what an update's models make of it, each computed when it is first asked for, and then kept.
 
-    def __init__(self, feature_map: FeatureMap, *, batch_size: int = 1024) -> None:
-        self.feature_map, self.batch_size = feature_map, batch_size
-        self._memory = Memory()
+    What was computed elsewhere can be handed in: outputs ``[n, C]`` of either model, features ``[n, k]``.
+    """
 
-    def know(self, sample: Sample, features: Tensor) -> None:
-        """Features that were computed elsewhere."""
-        self._memory.keep(sample.x, features)
-
-    def of(self, sample: Sample) -> Tensor:
-        found = self._memory.find(sample.x)
-        if found is None:
-            found = self._memory.keep(sample.x, extract(self.feature_map, sample.x, batch_size=self.batch_size))
-        return found
-
-
-class Probe:
-    """One model with its loss."""
-
-    def __init__(self, model: Model, name: str, loss: Loss, settings: Settings) -> None:
-        self.model, self.name, self.loss, self.settings = model, name, loss, settings
-        self._outputs = Memory()
-        self._sensitivities: dict[tuple[int, ...], tuple[GradientQuantile, tuple[object, ...]]] = {}
-
-    def know(self, sample: Sample, outputs: Tensor) -> None:
-        """Outputs ``[n, C]`` that were computed elsewhere."""
-        self._outputs.keep(sample.x, outputs)
-
-    def outputs(self, sample: Sample) -> Tensor:
-        """``[n, C]``, in eval mode, without gradients."""
-        found = self._outputs.find(sample.x)
-        if found is None:
-            size = self.settings.batch_size
-            with torch.no_grad(), evaluation_mode(self.model):
-                batches = (sample.x[start : start + size].clone() for start in range(0, len(sample.x), size))
-                found = torch.cat([rows_of(self.model, x, self.name) for x in batches])
-            self._outputs.keep(sample.x, found)
-        return found
-
-    def losses(self, sample: Sample, labels: Tensor) -> Tensor:
-        z = self.outputs(sample)
-        return check_within_bound(self.loss(z, labels), self.loss.bound(z.shape[1]), f"the losses of {self.name}")
-
-    def gap(self, train: Sample, val: Sample | None, reasons: dict[str, str], key: str) -> Gap | None:
-        if val is None:
-            reasons[key] = "needs a validation split"
-        elif train.y is None or val.y is None:
-            reasons[key] = "needs labels on the sample and on its validation split"
-        else:
-            return validation_gap(self.losses(train, train.y), self.losses(val, val.y))
-        return None
-
-    def sensitivity(
-        self, sample: Sample, labeller: Probe, at: nn.Module | None, reasons: dict[str, str], key: str
-    ) -> GradientQuantile | None:
-        """The gradient quantile; without labels, with the labeller's predictions (``app:metrics``: Q's)."""
-        labels = sample.y
-        if labels is None:
-            if not self.loss.classification:
-                reasons[key] = "needs targets: there are no pseudo-labels for regression"
-                return None
-            labels = labeller.outputs(sample).argmax(dim=1)
-        asked = (id(sample.x), id(sample.y), id(at), id(labeller))
-        if asked not in self._sensitivities:
-            s = self.settings
-            try:
-                found = gradient_quantile(
-                    self.model, sample.x, labels, self.loss,
-                    q=s.q, eta=s.eta, at=at, batch_size=s.batch_size, name=self.name,
-                )  # fmt: skip
-            except NoGradientError as error:
-                reasons[key] = str(error)
-                return None
-            found = found._replace(pseudo_labels=sample.y is None)
-            self._sensitivities[asked] = (found, (sample.x, sample.y, at, labeller))
-        return self._sensitivities[asked][0]
-
-    def rkhs_norm(
+    def __init__(
         self,
         sample: Sample,
-        features: Features,
-        bandwidth: float,
-        spectrum: Spectrum | None,
-        reasons: dict[str, str],
-    ) -> RKHSNorm | None:
-        if sample.y is None:
-            reasons["rkhs_norm"] = "needs labels on the target"
-        elif len(sample.x) < 3:
-            reasons["rkhs_norm"] = "needs at least 3 held-out target samples"
-        else:
-            u, t = features.of(sample), self.losses(sample, sample.y)
-            return rkhs_norm(u, t.to(u.dtype), kernel=self.settings.kernel, bandwidth=bandwidth, spectrum=spectrum)
-        return None
+        update: Update,
+        *,
+        outputs: Tensor | None = None,
+        new_outputs: Tensor | None = None,
+        features: Tensor | None = None,
+    ) -> None:
+        self.sample, self.update = sample, update
+        for name, rows in {"outputs": outputs, "new_outputs": new_outputs, "features": features}.items():
+            if rows is not None and len(rows) != len(sample.x):
+                raise ValueError(f"{len(rows)} saved rows for {len(sample.x)} samples: pass one row per sample")
+            if rows is not None:
+                setattr(self, name, rows)
 
+    @cached_property
+    def outputs(self) -> Tensor:
+        """Q's ``[n, C]``, in eval mode, without gradients."""
+        return self._run(0)
 
-Stage = Callable[[str], AbstractContextManager[object]]
-"""Called with the name of a stage around its work, by whoever keeps the time."""
+    @cached_property
+    def new_outputs(self) -> Tensor:
+        """The same of Q~."""
+        return self._run(1)
+
+    @cached_property
+    def features(self) -> Tensor:
+        """h, ``[n, k]``."""
+        return extract(self.update.feature_map, self.sample.x, batch_size=self.update.settings.batch_size)
+
+    @cached_property
+    def losses(self) -> Tensor:
+        """Q's ``[n]``, on a labelled sample."""
+        return self._losses(self.outputs, 0)
+
+    @cached_property
+    def new_losses(self) -> Tensor:
+        """The same of Q~."""
+        return self._losses(self.new_outputs, 1)
+
+    @cached_property
+    def sensitivity(self) -> GradientQuantile | str:
+        """Q's gradient quantile, or why there is none; without labels, with Q's predictions (``app:metrics``)."""
+        return self._sensitivity(0)
+
+    @cached_property
+    def new_sensitivity(self) -> GradientQuantile | str:
+        """The same of Q~, pseudo-labelled by Q as well."""
+        return self._sensitivity(1)
+
+    def rkhs_norm(self, bandwidth: float, spectrum: Spectrum | None) -> RKHSNorm | str:
+        """B of Q~'s losses in h, or why there is none."""
+        if self.sample.y is None:
+            return "needs labels on the target"
+        if len(self.sample.x) < 3:
+            return "needs at least 3 held-out target samples"
+        losses, kernel = self.new_losses.to(self.features.dtype), self.update.settings.kernel
+        return rkhs_norm(self.features, losses, kernel=kernel, bandwidth=bandwidth, spectrum=spectrum)
+
+    def _run(self, which: int) -> Tensor:
+        model, x, size = self.update.models[which], self.sample.x, self.update.settings.batch_size
+        with torch.no_grad(), evaluation_mode(model):
+            batches = (x[start : start + size].clone() for start in range(0, len(x), size))
+            return torch.cat([rows_of(model, batch, self.update.names[which]) for batch in batches])
+
+    def _losses(self, z: Tensor, which: int) -> Tensor:
+        loss, name = self.update.loss, self.update.names[which]
+        assert self.sample.y is not None
+        return check_within_bound(loss(z, self.sample.y), loss.bound(z.shape[1]), f"the losses of {name}")
+
+    def _sensitivity(self, which: int) -> GradientQuantile | str:
+        u, s, labels = self.update, self.update.settings, self.sample.y
+        if labels is None and not u.loss.classification:
+            return "needs targets: there are no pseudo-labels for regression"
+        given = self.outputs.argmax(dim=1) if labels is None else labels
+        try:
+            found = gradient_quantile(
+                u.models[which],
+                self.sample.x,
+                given,
+                u.loss,
+                q=s.q,
+                eta=s.eta,
+                at=u.gradient_at[which] if u.gradient_at else None,
+                batch_size=s.batch_size,
+                name=u.names[which],
+            )
+        except NoGradientError as error:
+            return str(error)
+        return found._replace(pseudo_labels=labels is None)
 
 
 class RiskChange(NamedTuple):
@@ -265,9 +269,33 @@ class RiskChange(NamedTuple):
     """The change of the 0-1 error; NaN for regression."""
     num_samples: int
 
+    @classmethod
+    def of(cls, change: Tensor, error_rate: float) -> RiskChange:
+        """From the losses of Q~ minus those of Q ``[n]``."""
+        spread = float(change.std() / math.sqrt(len(change))) if len(change) > 1 else math.nan
+        return cls(float(change.mean()), spread, error_rate, len(change))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What callers know already or share between diagnoses; everything else is computed there."""
+
+    views: Mapping[str, View] = field(default_factory=dict)
+    """By the sample's name among the arguments of `trace.diagnose`: "target", "target_val", ..."""
+    shift: Shift | None = None
+    """Of the two training samples, where candidates share it."""
+    target_self: SelfTransport | None = None
+    """For the shift, where many sources are compared with one target."""
+    spectrum: Spectrum | None = None
+    """Of the held-out target features at the bandwidth of ``shift.mmd``."""
+    risk_change: RiskChange | None = None
+    """In place of an anchor test sample."""
+    stage: Callable[[str], AbstractContextManager[object]] = nullcontext
+    """Called with the name of a stage around its work, by whoever keeps the time."""
+
 
 class Evidence(NamedTuple):
-    """Everything `assemble` adds up. None means not available; ``reasons`` says why."""
+    """Everything `trace.diagnostic.assemble` adds up. None means not available; ``reasons`` says why."""
 
     gap_source: Gap | None
     gap_target: Gap | None
@@ -286,118 +314,80 @@ class Evidence(NamedTuple):
     reasons: dict[str, str]
 
 
-def gather(
-    model: Model,
-    new_model: Model,
-    source: Sample,
-    target: Sample,
-    *,
-    source_val: Sample | None,
-    target_val: Sample | None,
-    loss: Loss,
-    feature_map: FeatureMap = identity,
-    gradient_at: tuple[nn.Module, nn.Module] | None = None,
-    anchor_test: Sample | None = None,
-    shift: Shift | None = None,
-    spectrum: Spectrum | None = None,
-    settings: Settings,
-    generator: Generator | None = None,
-) -> Evidence:
-    """Run both models where the diagnostic needs them. Arguments as in `trace.diagnostic.diagnose`.
-
-    ``spectrum`` is that of the held-out target features at the bandwidth of ``shift.mmd``, shared by all candidates.
-    """
-    return examine(
-        Probe(model, "model", loss, settings), Probe(new_model, "new_model", loss, settings), source, target,
-        source_val=source_val, target_val=target_val, features=Features(feature_map, batch_size=settings.batch_size),
-        gradient_at=gradient_at, anchor_test=anchor_test, shift=shift, spectrum=spectrum, generator=generator,
-    )  # fmt: skip
-
-
-def examine(
-    old: Probe,
-    new: Probe,
-    source: Sample,
-    target: Sample,
-    *,
-    source_val: Sample | None,
-    target_val: Sample | None,
-    features: Features,
-    gradient_at: tuple[nn.Module, nn.Module] | None = None,
-    anchor_test: Sample | None = None,
-    shift: Shift | None = None,
-    target_self: SelfTransport | None = None,
-    spectrum: Spectrum | None = None,
-    generator: Generator | None = None,
-    stage: Stage = nullcontext,
-) -> Evidence:
-    """`gather` for models that are already probed: what they, ``features`` and ``shift`` know is not computed again.
-
-    ``target_self`` serves the shift where many sources are compared with one target; ``stage`` hears what is running.
-    """
-    loss, settings = old.loss, old.settings
-    reasons: dict[str, str] = {}
-    samples = {"source": source, "target": target, "source_val": source_val, "target_val": target_val,
-               "anchor_test": anchor_test}  # fmt: skip
-    present = {name: check_sample_pair(sample, name) for name, sample in samples.items() if sample is not None}
-    anchor, held_out = source_val or source, target_val or target
-    at_old, at_new = gradient_at or (None, None)
-    with stage("outputs"):
-        moved = _moved(old, new, target, present)
-        gap_source = old.gap(source, source_val, reasons, "gap_source")
-        gap_target = new.gap(target, target_val, reasons, "gap_target")
-        on_anchor = anchor_terms(old.outputs(anchor), new.outputs(anchor), loss, delta=settings.delta)
-        risk_change = None if anchor_test is None else _risk_change(old, new, anchor_test)
-    reasons |= _without(source_val, anchor_test)
-    with stage("gradients"):
-        sensitivity_source = old.sensitivity(anchor, old, at_old, reasons, "sensitivity_source")
-        sensitivity_target = new.sensitivity(held_out, old, at_new, reasons, "sensitivity_target")
-    with stage("shift"):
-        if shift is None:
-            u, u_new = features.of(source), features.of(target)
-            shift = measure_shift(u, u_new, settings, target_self=target_self, generator=generator)
-        shift.check(settings, (len(source.x), len(target.x)))
+def gather(update: Update, samples: Mapping[str, Sample], known: Known, generator: Generator | None) -> Evidence:
+    """Run both models where the diagnostic needs them; the samples have the names of `trace.diagnose`'s arguments."""
+    loss, settings = update.loss, update.settings
+    views = {name: _view(check_sample_pair(sample, name), name, update, known) for name, sample in samples.items()}
+    source, target, test = views["source"], views["target"], views.get("anchor_test")
+    anchor, held_out = views.get("source_val", source), views.get("target_val", target)
+    found: dict[str, Any] = {}
+    with known.stage("outputs"):
+        moved = _moved(target, views)
+        found["gap_source"] = _gap(source, views.get("source_val"), "losses")
+        found["gap_target"] = _gap(target, views.get("target_val"), "new_losses")
+        on_anchor = anchor_terms(anchor.outputs, anchor.new_outputs, loss, delta=settings.delta)
+        found["risk_change"] = known.risk_change or _risk_change(test)
+    with known.stage("gradients"):
+        found["sensitivity_source"] = anchor.sensitivity
+        found["sensitivity_target"] = held_out.new_sensitivity
+    with known.stage("shift"):
+        shift = known.shift or measure_shift(
+            source.features, target.features, settings, target_self=known.target_self, generator=generator
+        )
+        shift.check(settings, (len(source.sample.x), len(target.sample.x)))
+    with known.stage("kernel norm"):
+        found["rkhs_norm"] = held_out.rkhs_norm(shift.mmd.bandwidth, known.spectrum)
+    reasons = {name: why for name, why in found.items() if isinstance(why, str)}
+    if "source_val" not in views:
+        reasons["anchor"] = "computed on the source's training inputs, for which the intervals do not hold"
     if shift.transport.value < 0:
         reasons["transport"] = "a numerical zero below 0, taken as 0 in the bound"
-    with stage("kernel norm"):
-        norm = new.rkhs_norm(held_out, features, shift.mmd.bandwidth, spectrum, reasons)
-    loss_bound = loss.bound(old.outputs(target).shape[1], settings.loss_bound)
-    sizes = {name: len(sample.x) for name, sample in present.items()}
     return Evidence(
-        gap_source, gap_target, moved, sensitivity_source, sensitivity_target, shift, norm, on_anchor, risk_change,
-        loss.lipschitz, loss_bound, sizes, reasons,
-    )  # fmt: skip
+        **{name: None if name in reasons else estimate for name, estimate in found.items()},
+        output_distance=moved,
+        shift=shift,
+        anchor=on_anchor,
+        lipschitz=loss.lipschitz,
+        loss_bound=loss.bound(target.outputs.shape[1], settings.loss_bound),
+        sizes={name: len(sample.x) for name, sample in samples.items()},
+        reasons=reasons,
+    )
 
 
-def _without(source_val: Sample | None, anchor_test: Sample | None) -> dict[str, str]:
-    """What a missing sample means for the terms that it serves."""
-    reasons = {}
-    if source_val is None:
-        reasons["anchor"] = "computed on the source's training inputs, for which the intervals do not hold"
-    if anchor_test is None:
-        reasons["risk_change"] = "needs a labelled anchor test sample"
-    return reasons
+def _view(sample: Sample, name: str, update: Update, known: Known) -> View:
+    view = known.views.get(name) or View(sample, update)
+    if view.sample is not sample or view.update.models != update.models:
+        raise ValueError(f"the known view of {name} is of another sample or other models: make one of these")
+    return view
 
 
-def _moved(old: Probe, new: Probe, target: Sample, present: Mapping[str, Sample]) -> OutputDistance:
+def _gap(train: View, val: View | None, losses: str) -> Gap | str:
+    if val is None:
+        return "needs a validation split"
+    if train.sample.y is None or val.sample.y is None:
+        return "needs labels on the sample and on its validation split"
+    return validation_gap(getattr(train, losses), getattr(val, losses))
+
+
+def _moved(target: View, views: Mapping[str, View]) -> OutputDistance:
     """The model change on the target, between outputs that fit the labels of every sample."""
-    z, loss = old.outputs(target), old.loss
-    for name, sample in present.items():
-        _check_targets(sample, loss, z.shape[1], name)
-    moved = output_distance(loss.clip(z), loss.clip(new.outputs(target)), clip_at=None)
-    return moved._replace(reach=loss.output_diameter(z.shape[1]))
+    loss, num_outputs = target.update.loss, target.outputs.shape[1]
+    for name, view in views.items():
+        _check_targets(view.sample, loss, num_outputs, name)
+    moved = output_distance(loss.clip(target.outputs), loss.clip(target.new_outputs), clip_at=None)
+    return moved._replace(reach=loss.output_diameter(num_outputs))
 
 
-def _risk_change(old: Probe, new: Probe, test: Sample) -> RiskChange:
-    if test.y is None:
+def _risk_change(test: View | None) -> RiskChange | str:
+    if test is None:
+        return "needs a labelled anchor test sample"
+    if test.sample.y is None:
         raise ValueError("anchor_test has no labels: the true risk change needs them, leave it out otherwise")
-    change = (new.losses(test, test.y) - old.losses(test, test.y)).double()
     error_rate = math.nan
-    if old.loss.classification:
-        wrong, wrong_new = (ZeroOne()(probe.outputs(test), test.y).double() for probe in (old, new))
+    if test.update.loss.classification:
+        wrong, wrong_new = (ZeroOne()(z, test.sample.y).double() for z in (test.outputs, test.new_outputs))
         error_rate = float((wrong_new - wrong).mean())
-    spread = float(change.std() / math.sqrt(len(change))) if len(change) > 1 else math.nan
-    return RiskChange(float(change.mean()), spread, error_rate, len(change))
+    return RiskChange.of((test.new_losses - test.losses).double(), error_rate)
 
 
 def _check_targets(sample: Sample, loss: Loss, num_outputs: int, name: str) -> None:

@@ -1,25 +1,204 @@
-"""Ranking and gate scores: TRACE-Proxy with its calibration, TRACE-W and TRACE-MMD.
+"""Every score once: TRACE-Proxy with its calibration, the gate scores, the bounds and their terms, the anchor scores.
 
-Higher predicts more harm on the anchor domain. Each score adds a model change, in units of the logits, and a shift
-factor. Only the proxy rescales that factor (``app:proxy-and-cal``); the gate scores take it as it is
-(``app:gate-scores``), so they depend on the units of the features.
+`SCORES` says of each what it reads, its formula, what tables call it, what it means and its units. A formula takes the
+numbers of a diagnostic, the ends of their intervals or columns of stored records alike (`trace.diagnostic`). One more
+entry is one more score of the gate, of its tables and of `trace-shift gate`.
+
+TRACE-W and TRACE-MMD add a model change, in units of the logits, and a shift factor. Only the proxy rescales that
+factor (``app:proxy-and-cal``); the gate scores take it as it is (``app:gate-scores``), so they depend on the units of
+the features.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
 from statistics import median
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from .checks import check_positive
+from .diagnostic import FORMS, Form, Values, bound_core, bound_full, emp_shift, model_change, scaled
 
 SINKHORN_SLACK = 1e-3
 """A debiased Sinkhorn divergence this far below 0 is a numerical zero; it counts as 0."""
 
 MIN_CANDIDATES = 3
 """Fewest development candidates; the paper takes 3 to 5."""
+
+
+class Score(NamedTuple):
+    """One score, for numbers and for columns."""
+
+    kind: Literal["anchor", "gate", "proxy", "bound", "term", "baseline"]
+    """What it is for: "anchor" reads the anchor's inputs alone, "gate" predicts harm, "proxy" ranks with a calibrated
+    scale, "bound" and "term" are the bounds on |Delta R| and what they are made of, "baseline" is a rival."""
+    label: str
+    """In tables and figures."""
+    units: Literal["share", "error", "logits", "loss", "nats", "features", "norm"]
+    """Of the value; "loss" is that of the diagnostic's loss, nats for cross-entropy; "error" a predicted error rate."""
+    parts: tuple[str, ...]
+    """What the formula reads, by name."""
+    formula: Callable[[Values], Any]
+    meaning: str = ""
+    """In words, for the verdicts of a gate; empty where no gate decides by it."""
+    sign: Literal[1, -1] = 1
+    """1 where higher is more harm."""
+
+    def harm(self, values: Values) -> Any:
+        """The value with its sign set so that higher predicts more harm."""
+        return self.sign * self.formula(values)
+
+
+def _with_shift(scale: str, distance: str) -> Callable[[Values], Any]:
+    """``M_l2 + scale max(distance, 0)``."""
+    return lambda v: v["output_distance"] + scaled(v[scale], v[distance])
+
+
+def _proxy(distance: str) -> Callable[[Values], Any]:
+    """``M_l2 + c_h L_x^(q) Distance`` (``app:proxy-and-cal``), a ranking score and not a bound."""
+    return lambda v: v["output_distance"] + scaled(v["c_h"] * v["sensitivity_target"], v[distance])
+
+
+def _bound(total: Callable[[Values, Form], Any], form: Form) -> Callable[[Values], Any]:
+    """A bound from the parts of its terms."""
+    return lambda v: total({**v, "model_change": model_change(v), f"emp_shift_{form}": emp_shift(v, form)}, form)
+
+
+_CHANGE = ("lipschitz_loss", "output_distance")
+_CORE = ("gap_source", "gap_target", *_CHANGE)
+_SHIFT: dict[Form, tuple[str, ...]] = {
+    "ot": ("sensitivity_source", "sensitivity_target", "transport", "c_h"),
+    "mmd": ("rkhs_norm", "mmd"),
+    "hybrid": ("sensitivity_source", "transport", "c_h", "rkhs_norm", "mmd"),
+}
+_NAMES: dict[Form, tuple[str, str]] = {"ot": ("OT", "transport"), "mmd": ("MMD", "MMD"), "hybrid": ("hybrid", "hybrid")}
+
+
+def _anchor(name: str, label: str, units: Literal["share", "loss"], meaning: str) -> dict[str, Score]:
+    return {name: Score("anchor", label, units, (name,), itemgetter(name), meaning)}
+
+
+SCORES: dict[str, Score] = {
+    **_anchor("anchor_disagreement", "anchor disagreement", "share", "share of predictions on the anchor that change"),
+    **_anchor("anchor_worst_label", "anchor bound", "loss", "largest change of the anchor's risk under any labels"),
+    **_anchor(
+        "anchor_lipschitz", "anchor output distance", "loss", "Lipschitz bound on the change of the anchor's risk"
+    ),
+    **_anchor(
+        "anchor_plug_in",
+        "anchor plug-in",
+        "loss",
+        "change of the anchor's risk if the old model's beliefs are right",
+    ),
+    "trace_w": Score(
+        "gate",
+        "TRACE-W",
+        "logits",
+        ("output_distance", "sensitivity_target", "transport"),
+        _with_shift("sensitivity_target", "transport"),
+        "gate score TRACE-W",
+    ),
+    "trace_mmd": Score(
+        "gate",
+        "TRACE-MMD",
+        "logits",
+        ("output_distance", "rkhs_norm", "mmd"),
+        _with_shift("rkhs_norm", "mmd"),
+        "gate score TRACE-MMD",
+    ),
+    "output_distance": Score(
+        "gate",
+        "model change",
+        "logits",
+        ("output_distance",),
+        itemgetter("output_distance"),
+        "mean distance M_l2 between the models' outputs",
+    ),
+    "model_change": Score(
+        "term", "model change", "loss", _CHANGE, model_change, "model change L_ell M_l2 on the target"
+    ),
+    **{
+        f"bound_{form}": Score(
+            "bound",
+            f"bound, {_NAMES[form][0]}",
+            "loss",
+            (*_CORE, *_SHIFT[form]),
+            _bound(bound_core, form),
+            f"TRACE bound, {_NAMES[form][1]} form",
+        )
+        for form in FORMS
+    },
+    **{
+        f"bound_full_{form}": Score(
+            "bound",
+            f"bound with remainders, {_NAMES[form][0]}",
+            "loss",
+            (*_CORE, *_SHIFT[form], "label_noise", "validation_error", f"population_{'ot' if form == 'ot' else 'mmd'}"),
+            _bound(bound_full, form),
+        )
+        for form in FORMS
+    },
+    **{
+        f"emp_shift_{form}": Score(
+            "term", f"{_NAMES[form][0]} shift", "loss", _SHIFT[form], partial(emp_shift, form=form)
+        )
+        for form in FORMS
+    },
+    "gaps": Score("term", "gaps", "loss", _CORE[:2], lambda v: v["gap_source"] + v["gap_target"]),
+    "distance": Score("term", "OT distance", "features", ("transport",), lambda v: scaled(1.0, v["transport"])),
+    "mmd": Score("term", "MMD", "features", ("mmd",), itemgetter("mmd")),
+    **{
+        name: Score(
+            "proxy",
+            f"TRACE-Proxy, {label}",
+            "logits",
+            ("output_distance", "sensitivity_target", distance, "c_h"),
+            _proxy(distance),
+        )
+        for name, label, distance in (("proxy_ot", "OT", "transport"), ("proxy_mmd", "MMD", "mmd"))
+    },
+}
+
+GATE_SCORES = {name: score for name, score in SCORES.items() if score.meaning}
+"""What a `trace.Policy` can decide by."""
+
+
+def labels(*names: str, alone: bool = False) -> dict[str, str]:
+    """What tables call some scores; ``alone`` where terms stand beside the sums that they belong to."""
+    return {name: SCORES[name].label + (" alone" if alone else "") for name in names}
+
+
+def score(name: str, **parts: float) -> float:
+    """One of `SCORES` from plain numbers, checked.
+
+    Args:
+        parts: those of the score. A Sinkhorn divergence, ``transport``, may lie down to ``-SINKHORN_SLACK``; ``c_h`` is
+            that of `calibrate_c_h` for a proxy, and that of the settings for a bound.
+
+    Raises:
+        ValueError: for an unknown score, other parts than its own, a NaN, infinite or negative part (but for the
+            plug-in estimate, which has a sign), or a ``c_h`` that is not positive.
+
+    >>> score("trace_w", output_distance=1.0, sensitivity_target=2.0, transport=0.25)
+    1.5
+    >>> score("proxy_mmd", output_distance=1.0, sensitivity_target=2.0, mmd=0.5, c_h=3.0)
+    4.0
+    """
+    if name not in SCORES:
+        raise ValueError(f"score {name!r} is not known: use one of {', '.join(SCORES)}")
+    if set(parts) != set(SCORES[name].parts):
+        raise ValueError(f"{name} is made of {', '.join(SCORES[name].parts)}, got {', '.join(parts)}: pass these")
+    return float(SCORES[name].formula({part: _checked(value, part) for part, value in parts.items()}))
+
+
+def _checked(value: float, name: str) -> float:
+    if name == "c_h":
+        return check_positive(value, name)
+    slack = {"transport": SINKHORN_SLACK, "anchor_plug_in": math.inf}.get(name, 0.0)
+    return _nonnegative(value, name, slack=slack)
 
 
 class Candidate(NamedTuple):
@@ -40,38 +219,6 @@ class Calibration(NamedTuple):
     c_h: float
     names: tuple[str, ...]
     """Development candidates, which no evaluation may use again."""
-
-
-def with_shift(change: float, scale: float, distance: float) -> float:
-    """``change + scale max(distance, 0)``, the form of all scores.
-
-    Unchecked: NaN stays, and ``0 * inf = 0``, since an unknown but finite factor of nothing is nothing.
-
-    >>> with_shift(1.0, 2.0, -1e-4), with_shift(1.0, 0.0, math.inf)
-    (1.0, 1.0)
-    """
-    d = max(distance, 0.0)
-    return change + (0.0 if 0.0 in (scale, d) else scale * d)
-
-
-def trace_proxy(output_distance: float, sensitivity: float, distance: float, *, c_h: float) -> float:
-    """TRACE-Proxy ``M_l2 + c_h L_x^(q) Distance`` (``app:proxy-and-cal``), a ranking score and not a bound.
-
-    Args:
-        output_distance: M_l2, the model change.
-        sensitivity: L_x^(q), the gradient quantile.
-        distance: Sinkhorn divergence (down to ``-SINKHORN_SLACK``) or MMD.
-        c_h: from `calibrate_c_h`, the same for all candidates that are ranked together.
-
-    Raises:
-        ValueError: for a NaN, infinite or negative input, or ``c_h`` that is not positive.
-
-    >>> trace_proxy(1.0, 2.0, 0.5, c_h=3.0)
-    4.0
-    """
-    change, scale = _nonnegative(output_distance, "output_distance"), _nonnegative(sensitivity, "sensitivity")
-    distance = _nonnegative(distance, "distance", slack=SINKHORN_SLACK)
-    return with_shift(change, check_positive(c_h, "c_h") * scale, distance)
 
 
 def calibrate_c_h(development: Sequence[Candidate], *, evaluation: Sequence[str]) -> Calibration:
@@ -95,8 +242,7 @@ def calibrate_c_h(development: Sequence[Candidate], *, evaluation: Sequence[str]
     _check_disjoint(names, evaluation)
     changes = [_nonnegative(c.output_distance, f"output_distance of {c.name!r}") for c in development]
     shifts = [
-        with_shift(
-            0.0,
+        scaled(
             _nonnegative(c.sensitivity, f"sensitivity of {c.name!r}"),
             _nonnegative(c.distance, f"distance of {c.name!r}", slack=SINKHORN_SLACK),
         )
@@ -104,44 +250,7 @@ def calibrate_c_h(development: Sequence[Candidate], *, evaluation: Sequence[str]
     ]
     change = _positive_median(changes, "output_distance", "take candidates whose outputs differ from the first model's")
     shift = _positive_median(shifts, "sensitivity * distance", "take candidates with a shift above the numerical zero")
-    return Calibration(change / shift, names)
-
-
-def trace_w(output_distance: float, sensitivity_new: float, sinkhorn: float) -> float:
-    """Gate score TRACE-W ``M_l2 + L_x(f~) W`` (``app:gate-scores``).
-
-    Args:
-        output_distance: M_l2, the model change.
-        sensitivity_new: L_x of the updated model.
-        sinkhorn: the paper's W, a Sinkhorn divergence in squared feature units; values down to ``-SINKHORN_SLACK``
-            are numerical zeros and count as 0.
-
-    Raises:
-        ValueError: for a NaN, infinite or negative input.
-
-    >>> trace_w(1.0, 2.0, 0.25)
-    1.5
-    """
-    change, scale = _nonnegative(output_distance, "output_distance"), _nonnegative(sensitivity_new, "sensitivity_new")
-    return with_shift(change, scale, _nonnegative(sinkhorn, "sinkhorn", slack=SINKHORN_SLACK))
-
-
-def trace_mmd(output_distance: float, rkhs_norm: float, mmd: float) -> float:
-    """Gate score TRACE-MMD ``M_l2 + B MMD`` (``app:gate-scores``).
-
-    Args:
-        output_distance: M_l2, the model change.
-        rkhs_norm: B, the norm of the updated model's loss in the kernel's space.
-        mmd: the distance itself, not its square.
-
-    Raises:
-        ValueError: for a NaN, infinite or negative input.
-
-    >>> trace_mmd(1.0, 4.0, 0.25)
-    2.0
-    """
-    change, scale = _nonnegative(output_distance, "output_distance"), _nonnegative(rkhs_norm, "rkhs_norm")
-    return with_shift(change, scale, _nonnegative(mmd, "mmd"))
+    return Calibration(float(change / shift), names)
 
 
 def _nonnegative(value: float, name: str, *, slack: float = 0.0) -> float:

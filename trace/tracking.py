@@ -14,12 +14,8 @@ from .report.text import to_markdown
 
 
 def metrics(diagnostic: Diagnostic, *, prefix: str = "trace") -> dict[str, float]:
-    """Every finite number of ``as_dict`` under names such as ``trace/bound_ot`` and ``trace/anchor/plug_in/value``.
-
-    What could not be computed is left out; settings are no metrics.
-    """
-    record = {key: value for key, value in diagnostic.as_dict().items() if key not in ("settings", "reasons")}
-    return dict(_numbers(record, prefix))
+    """The finite ones of `Diagnostic.columns` under names such as ``trace/bound_ot`` and ``trace/anchor_plug_in``."""
+    return {f"{prefix}/{name}": value for name, value in diagnostic.columns().items() if math.isfinite(value)}
 
 
 def log_wandb(diagnostic: Diagnostic, run: Any = None, *, prefix: str = "trace", step: int | None = None) -> None:
@@ -60,15 +56,6 @@ def log_mlflow(diagnostic: Diagnostic, *, prefix: str = "trace", step: int | Non
 
 def _settings(diagnostic: Diagnostic) -> dict[str, Any]:
     return dict(diagnostic.as_dict()["settings"])
-
-
-def _numbers(value: Any, name: str) -> list[tuple[str, float]]:
-    """Names and values of all finite numbers in a record."""
-    if isinstance(value, dict):
-        return [pair for key, entry in value.items() for pair in _numbers(entry, f"{name}/{key}")]
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return [(name, float(value))]
-    return []
 
 
 def _library(package: str, distribution: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trace.scores import labels
 from trace.stats.bootstrap import BootstrapInterval, clustered_bootstrap
 from trace.stats.metrics import Metric, spearman
 
@@ -22,13 +23,10 @@ SCORES = {
     "batch_distance": "OT distance, batch",
     "output_distance": "output discrepancy",
     "proxy": "TRACE-Proxy",
-    "trace_w": "TRACE-W",
-    "trace_mmd": "TRACE-MMD",
+    **labels("trace_w", "trace_mmd"),
     "bound_ot": "bound (OT)",
     "bound_mmd": "bound (MMD)",
-    "anchor_disagreement": "anchor disagreement",
-    "anchor_worst_label": "anchor bound",
-    "anchor_plug_in": "anchor plug-in",
+    **labels("anchor_disagreement", "anchor_worst_label", "anchor_plug_in"),
 }
 
 RESAMPLES = 500

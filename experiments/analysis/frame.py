@@ -1,6 +1,6 @@
 """Stored cells as one table of pairs: estimates, the terms and bounds that follow from them, and scores.
 
-The arithmetic is that of `trace.diagnostic.assemble` and `trace.scores`, over whole columns.
+The formulas are those of `trace.scores`, over whole columns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trace.scores import Candidate, calibrate_c_h
+from trace.baselines import BASELINES
+from trace.diagnostic import model_change
+from trace.scores import SCORES, Candidate, calibrate_c_h
 from trace.stats.bootstrap import BootstrapInterval, bootstrap
 
 from ..engine.records import Record
@@ -21,7 +23,6 @@ from .repeats import gate_settings, one_setting
 Frame = dict[str, NDArray[Any]]
 """Columns of equal length, one entry per pair."""
 
-FORMS = ("ot", "mmd", "hybrid")
 CONTROLS = {"relabelled": "blind harm", "constant": "constant", "rehearsal": "rehearsal", "distill": "distillation"}
 """Keys of a gate candidate that make it more than a plain fine-tune, and what it is then; the first one counts."""
 
@@ -135,24 +136,16 @@ def _part(about: dict[str, Any], kept: dict[str, Any]) -> Frame:
 
 
 def derived(frame: Frame) -> Frame:
-    """Terms and bounds from estimates (``cor:practical-trace``, ``cor:mmd-empirical``)."""
-    f = dict(frame)
+    """Terms, bounds and scores from estimates: every formula of the library whose parts are there.
+
+    c_h of the bounds is 1 where a record does not say; the proxies have a calibrated one (`proxies`).
+    """
+    f = {"c_h": np.ones(len(frame["risk_change"])), **frame, "mmd": np.sqrt(np.maximum(frame["mmd_squared"], 0))}
     f["abs_risk_change"] = np.abs(f["risk_change"])
-    f["mmd"] = np.sqrt(np.maximum(f["mmd_squared"], 0))
-    f["distance"] = np.maximum(f["transport"], 0)
-    f["model_change"] = f["lipschitz_loss"] * f["output_distance"]
-    f["model_change_squared"] = f["lipschitz_loss"] * f["output_distance_squared"]
-    source_shift = f["sensitivity_source"] * f["distance"]
-    f["emp_shift_ot"] = source_shift + f["sensitivity_target"] * f["distance"]
-    f["emp_shift_mmd"] = f["rkhs_norm"] * f["mmd"]
-    f["emp_shift_hybrid"] = source_shift + f["emp_shift_mmd"]
-    f["gaps"] = f["gap_source"] + f["gap_target"]
-    for form in FORMS:
-        f[f"bound_{form}"] = f["gaps"] + f["model_change"] + f[f"emp_shift_{form}"]
-        population = f["population_ot" if form == "ot" else "population_mmd"]
-        f[f"bound_full_{form}"] = f[f"bound_{form}"] + f["label_noise"] + f["validation_error"] + population
-    f["trace_w"] = f["output_distance"] + f["sensitivity_target"] * f["distance"]
-    f["trace_mmd"] = f["output_distance"] + f["emp_shift_mmd"]
+    f["model_change_squared"] = model_change({**f, "output_distance": f["output_distance_squared"]})
+    for name, score in {**SCORES, **BASELINES}.items():
+        if score.kind != "proxy" and name not in f and set(score.parts) <= set(f):
+            f[name] = score.harm(f)
     return f
 
 
@@ -235,8 +228,5 @@ def _names(frame: Frame) -> list[str]:
 
 def proxies(frame: Frame, c_h: dict[str, float]) -> Frame:
     """TRACE-Proxy with either distance (``app:proxy-and-cal``)."""
-    shift = {name: c_h[name] * frame["sensitivity_target"] * frame[name] for name in ("distance", "mmd")}
-    return {
-        "proxy_ot": frame["output_distance"] + shift["distance"],
-        "proxy_mmd": frame["output_distance"] + shift["mmd"],
-    }
+    scales = {"proxy_ot": c_h["distance"], "proxy_mmd": c_h["mmd"]}
+    return {name: SCORES[name].harm({**frame, "c_h": scale}) for name, scale in scales.items()}

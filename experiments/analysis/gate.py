@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trace.baselines import BASELINES
+from trace.scores import SCORES as LIBRARY
 from trace.stats.bootstrap import BootstrapInterval, Difference, two_way_bootstrap
 from trace.stats.metrics import Metric, auroc, spearman
 
@@ -19,27 +21,12 @@ THRESHOLDS = (0.02, 0.05, *(row.tau for row in GATE))
 """Of the rise in 0-1 risk above which an update is harmful; the last three are the paper's."""
 
 SCORES = {
-    "trace_w": "TRACE-W",
-    "trace_mmd": "TRACE-MMD",
-    "output_distance": "model change",
-    "disagreement_target": "disagreement on target",
-    "negative_msp_source": "-MSP on source",
-    "msp_source": "+MSP on source",
-    "negative_msp_target": "-MSP on target",
-    "msp_target": "+MSP on target",
-    "entropy_source": "entropy on source",
-    "energy_source": "energy on source",
-    "atc": "ATC",
-    "doc": "DoC",
-    "cot": "COT",
-    "mano": "MaNo",
-    "anchor_disagreement": "anchor disagreement",
-    "anchor_worst_label": "anchor bound",
-    "anchor_lipschitz": "anchor output distance",
-    "anchor_plug_in": "anchor plug-in",
+    name: score.label
+    for scores, kind in ((LIBRARY, "gate"), (BASELINES, "baseline"), (LIBRARY, "anchor"))
+    for name, score in scores.items()
+    if score.kind == kind
 }
-"""All oriented so that higher predicts more harm. MSP has both signs, since the paper prints a rank correlation of the
-one and an area of the other; any other score's opposite has the opposite rho and one minus the AUROC."""
+"""Labels of what is compared, all oriented so that higher predicts more harm."""
 
 RESAMPLES = 500
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
+from trace.scores import SCORES, labels
 from trace.stats.metrics import spearman
 
 from ..analysis.frame import Frame, evaluated, groups, isolation_frame, size, synthetic_frame, where
@@ -49,7 +50,7 @@ def score_scatter(records: list[Record]) -> Figure:
         )  # fmt: skip
         ax.set(xscale="log", yscale="log", title=f"{title}, " + rf"$\rho$ = {_proxy_rho(frame):.2f}")
         _ticks_of_few_decades(ax)
-        ax.set_xlabel("TRACE-Proxy, OT [logits]")
+        ax.set_xlabel(f"{SCORES['proxy_ot'].label} [{SCORES['proxy_ot'].units}]")
         ax.set_ylabel(TRUE)
         if ax is grid[len(panels) - 1]:
             figure.colorbar(dots, ax=grid, label="severity", fraction=0.04)
@@ -107,8 +108,11 @@ def tightness(records: list[Record]) -> Figure:
     """Median bound over |Delta R| against severity, with the middle 80% of pairs."""
     panels = plain_worlds(records)
     figure, grid = _panels(len(panels))
-    bounds = {"bound_ot": "bound, OT", "bound_mmd": "bound, MMD", "model_change": "model change alone",
-              "anchor_worst_label": "anchor bound"}  # fmt: skip
+    bounds = {
+        **labels("bound_ot", "bound_mmd"),
+        **labels("model_change", alone=True),
+        **labels("anchor_worst_label"),
+    }
     for ax, (title, frame) in zip(grid, panels, strict=False):
         for (name, label), colour, marker in zip(bounds.items(), COLOURS, MARKERS, strict=False):
             severity, quantiles = _ratio_quantiles(frame, name)

@@ -15,6 +15,7 @@ from trace.worlds import ShiftWorld
 
 from ..engine.seeds import seeded
 from .measure import (
+    SIZES_ALONE,
     Distances,
     Losses,
     Row,
@@ -22,7 +23,6 @@ from .measure import (
     anchor_losses,
     diagnose_pair,
     distances,
-    remainders,
     row,
     source_features,
 )
@@ -103,19 +103,16 @@ def measure(spec: ModelSpec, cell: Cell, pairs: Sequence[Member], progress: Prog
         key = (member.weight_decay, member.seed)
         old.append(models[key])
         new.append(updates.member(i))
-        found, sizes_alone = _pair(spec, cell, member, models[key], new[i], losses[key])
+        found = _pair(spec, cell, member, models[key], new[i], losses[key])
+        sizes_alone = {name: found.pop(name) for name in SIZES_ALONE}
         rows.append({**member._asdict(), **found})
     return Measured(old, new, rows, sizes_alone)
 
 
-def _pair(
-    spec: ModelSpec, cell: Cell, member: Member, old: nn.Sequential, new: nn.Sequential, losses: Losses
-) -> tuple[Row, dict[str, float]]:
+def _pair(spec: ModelSpec, cell: Cell, member: Member, old: nn.Sequential, new: nn.Sequential, losses: Losses) -> Row:
     h = feature_map(spec, old)
     between = cell.distances(spec, member, h)
     source, target = cell.sources[member.seed], cell.targets[member.severity, member.seed]
     diagnostic = diagnose_pair(old, new, source, target, between, h, (losses, anchor_losses(new, cell.test)))
     found = {**row(diagnostic), "floor": between.floor}
-    if between.w1 is not None:
-        found["wasserstein1"] = between.w1
-    return found, remainders(diagnostic)
+    return found if between.w1 is None else {**found, "wasserstein1": between.w1}

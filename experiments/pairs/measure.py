@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from trace import Diagnostic, Sample, Settings
-from trace.diagnostic import assemble
+from trace import Diagnostic, Sample, Settings, diagnose
 from trace.estimators.rkhs_norm import Spectrum, kernel_spectrum
 from trace.estimators.sinkhorn import SelfTransport, self_transport, sinkhorn_floor
 from trace.estimators.wasserstein1 import wasserstein1
-from trace.evidence import RiskChange, Shift, gather, measure_shift
+from trace.evidence import Known, RiskChange, Shift, measure_shift
 from trace.features import FeatureMap, extract
 from trace.losses import ClippedCrossEntropy, ZeroOne
 from trace.training.stack import sigmoid_twin
@@ -69,8 +69,9 @@ def anchor_losses(model: nn.Sequential, test: Sample, *, chunk: int = 20_000) ->
 
 def source_features(h: FeatureMap, source: Split, seed: int) -> SourceFeatures:
     u = extract(h, source.train.x)
-    half = sinkhorn_floor(u, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters, num_splits=1,
-                          generator=seeded("floor", seed))  # fmt: skip
+    half = sinkhorn_floor(
+        u, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters, num_splits=1, generator=seeded("floor", seed)
+    )
     own = self_transport(u, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters)
     return SourceFeatures(u, own, half.value)
 
@@ -92,52 +93,58 @@ def diagnose_pair(
     losses: tuple[Losses, Losses],
 ) -> Diagnostic:
     """The full diagnostic; the anchor losses of both models were computed before, Q's once for all its updates."""
-    evidence = gather(
-        old, new, source.train, target.train,
-        source_val=source.val, target_val=target.val, loss=LOSS, feature_map=h,
-        shift=between.shift, spectrum=between.spectrum, settings=SETTINGS,
-    )  # fmt: skip
-    change = losses[1].values - losses[0].values
-    errors = float((losses[1].wrong - losses[0].wrong).mean())
-    known = RiskChange(float(change.mean()), float(change.std() / len(change) ** 0.5), errors, len(change))
-    return assemble(evidence._replace(risk_change=known), SETTINGS)
+    change, wrong = (after - before for before, after in zip(*losses, strict=True))
+    return diagnose(
+        old,
+        new,
+        source.train,
+        target.train,
+        source_val=source.val,
+        target_val=target.val,
+        loss=LOSS,
+        feature_map=h,
+        settings=SETTINGS,
+        known=Known(
+            shift=between.shift,
+            spectrum=between.spectrum,
+            risk_change=RiskChange.of(change, float(wrong.mean())),
+        ),
+    )
+
+
+SIZES_ALONE = ("label_noise", "validation_error", "lipschitz_loss")
+"""Columns that the sizes and the loss decide: of a cell, one number each."""
+
+KEPT = {
+    **{
+        name: name
+        for name in (
+            *("risk_change", "gap_source", "gap_target", "output_distance", "output_distance_squared"),
+            *("sensitivity_source", "sensitivity_target", "transport", "mmd_squared", "rkhs_norm"),
+            *("population_ot", "population_mmd"),
+            *("anchor_worst_label", "anchor_lipschitz", "anchor_disagreement", "anchor_plug_in"),
+            *SIZES_ALONE,
+        )
+    },
+    "error_change": "risk_change_details_error_rate",
+    "rkhs_at_edge": "rkhs_norm_at_edge",
+    "anchor_upper": "anchor_worst_label_bernstein_upper",
+}
+"""What a record keeps of a pair, by its name in `Diagnostic.columns`: estimates, from which `analysis.frame` derives
+terms, bounds and scores."""
 
 
 def row(diagnostic: Diagnostic) -> Row:
-    """What a record keeps of a pair: estimates, from which `analysis.frame` derives terms, bounds and scores."""
-    e = diagnostic.evidence
-    if e.risk_change is None or e.sensitivity_source is None or e.sensitivity_target is None or e.rkhs_norm is None:
-        raise ValueError(f"a pair of a synthetic world lacks an estimate: {diagnostic.reasons}")
-    return {
-        "risk_change": e.risk_change.value,
-        "error_change": e.risk_change.error_rate,
-        "gap_source": diagnostic.gap_source,
-        "gap_target": diagnostic.gap_target,
-        "output_distance": e.output_distance.value,
-        "output_distance_squared": e.output_distance.squared,
-        "sensitivity_source": e.sensitivity_source.value,
-        "sensitivity_target": e.sensitivity_target.value,
-        "transport": e.shift.transport.value,
-        "mmd_squared": e.shift.mmd.squared,
-        "rkhs_norm": e.rkhs_norm.value,
-        "rkhs_at_edge": float(e.rkhs_norm.at_edge),
-        "population_ot": diagnostic.population_ot,
-        "population_mmd": diagnostic.population_mmd,
-        "anchor_worst_label": e.anchor.worst_label.value,
-        "anchor_upper": e.anchor.worst_label.bernstein.upper,
-        "anchor_lipschitz": e.anchor.lipschitz.value,
-        "anchor_disagreement": e.anchor.disagreement.value,
-        "anchor_plug_in": e.anchor.plug_in.value,
-    }
+    """The columns of a record.
 
-
-def remainders(diagnostic: Diagnostic) -> Row:
-    """What the bounds need besides a `row`: statistical terms of the sizes, and the loss's Lipschitz constant."""
-    return {
-        "label_noise": diagnostic.label_noise,
-        "validation_error": diagnostic.validation_error,
-        "lipschitz_loss": diagnostic.evidence.lipschitz,
-    }
+    Raises:
+        ValueError: where one of them is not available.
+    """
+    found = diagnostic.columns()
+    missing = [name for name, column in KEPT.items() if math.isnan(found[column])]
+    if missing:
+        raise ValueError(f"a pair lacks {', '.join(missing)}: {diagnostic.reasons}")
+    return {name: found[column] for name, column in KEPT.items()}
 
 
 def columns(rows: Sequence[Row]) -> dict[str, list[float]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from trace.scores import labels
+
 from ..analysis.cells import MISSING, interval
 from ..analysis.frame import Frame, evaluated, groups, size, synthetic_frame, where
 from ..analysis.paper import RANK_POWER
@@ -12,30 +14,16 @@ from ..engine.records import Record
 from .table import Table, table
 
 SCORES = {
-    "proxy_ot": "TRACE-Proxy, OT",
-    "proxy_mmd": "TRACE-Proxy, MMD",
-    "trace_w": "TRACE-W",
-    "trace_mmd": "TRACE-MMD",
-    "bound_ot": "bound, OT",
-    "output_distance": "model change alone",
-    "distance": "OT distance alone",
-    "mmd": "MMD alone",
-    "anchor_disagreement": "anchor disagreement",
-    "anchor_worst_label": "anchor bound",
+    **labels("proxy_ot", "proxy_mmd", "trace_w", "trace_mmd", "bound_ot"),
+    **labels("output_distance", "distance", "mmd", alone=True),
+    **labels("anchor_disagreement", "anchor_worst_label"),
     "severity": "severity itself",
 }
 """What is ranked against |Delta R|; the last is no score, but what the sweep turns."""
 
 BOUNDS = {
-    "bound_ot": "bound, OT",
-    "bound_mmd": "bound, MMD",
-    "bound_hybrid": "bound, hybrid",
-    "bound_full_ot": "bound with remainders, OT",
-    "bound_full_mmd": "bound with remainders, MMD",
-    "model_change": "model change alone",
-    "emp_shift_ot": "OT shift alone",
-    "emp_shift_mmd": "MMD shift alone",
-    "gaps": "gaps alone",
+    **labels("bound_ot", "bound_mmd", "bound_hybrid", "bound_full_ot", "bound_full_mmd"),
+    **labels("model_change", "emp_shift_ot", "emp_shift_mmd", "gaps", alone=True),
     "anchor_worst_label": "anchor bound, as estimated",
     "anchor_upper": "anchor bound, upper end",
 }
@@ -63,11 +51,7 @@ def rank_power(records: list[Record]) -> Table:
 def glance(records: list[Record]) -> Table:
     """One line a setting: how proxy and rivals rank |Delta R|, how tight the bound is, how often harm is done."""
     frame = evaluated(synthetic_frame(records))
-    rivals = {
-        "output_distance": "model change alone",
-        "severity": "severity itself",
-        "anchor_worst_label": "anchor bound",
-    }
+    rivals = {name: SCORES[name] for name in ("output_distance", "severity", "anchor_worst_label")}
     rows = []
     for world, model, variant in sorted(groups(frame, "world", "model", "variant")):
         part = where(frame, world=world, model=model, variant=variant)

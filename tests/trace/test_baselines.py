@@ -12,7 +12,7 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import entropy as scipy_entropy
 from torch.nn import functional as F
 
-from trace.baselines import Score, atc, cot, disagreement, doc, energy, entropy, mano, msp
+from trace.baselines import BASELINES, atc, cot, disagreement, doc, energy, entropy, label_free, mano, msp
 
 LABELS = torch.tensor([0, 1, 2, 0, 1])
 ONE_INPUT = {
@@ -35,90 +35,110 @@ def uniform(num_classes: int) -> torch.Tensor:
     return torch.full((num_classes,), 1 / num_classes, dtype=torch.float64)
 
 
-def test_harm_has_the_sign_of_the_orientation():
-    assert Score(0.3, "higher_is_harm").harm == 0.3
-    assert Score(0.3, "lower_is_harm").harm == -0.3
+def blurred(sharp):
+    """Shrunk logits, less confident, some of them of another class."""
+    z = 0.3 * sharp
+    z[:40] = z[:40].flip(1)
+    return z
 
 
-def test_every_score_calls_a_blurred_model_more_harmful():
-    """Shrunk logits are less confident; labels agree with the sharp model on half of the calibration set."""
-    sharp = draw(400, 3)
-    labels = torch.where(torch.arange(400) % 2 == 0, sharp.argmax(dim=1), (sharp.argmax(dim=1) + 1) % 3)
-    scores = {
-        "msp": msp,
-        "entropy": entropy,
-        "energy": energy,
-        "mano": mano,
-        "doc": lambda z: doc(sharp, z),
-        "atc": lambda z: atc(sharp, labels, z),
-        "cot": lambda z: cot(z, uniform(3)),
-        "disagreement": lambda z: disagreement(sharp, z),
+def seen(sharp, update):
+    """A calibration set on which the sharp model is right half of the time."""
+    predicted = sharp.argmax(dim=1)
+    labels = torch.where(torch.arange(len(sharp)) % 2 == 0, predicted, (predicted + 1) % 3)
+    return {
+        "source": update,
+        "target": sharp,
+        "old_target": update,
+        "target_labels": labels,
+        "label_marginal": uniform(3),
     }
-    blurred = 0.3 * sharp
-    blurred[:40] = blurred[:40].flip(1)
-    worse = {name: score(blurred).harm > score(sharp).harm for name, score in scores.items()}
-    assert worse == dict.fromkeys(scores, True)
+
+
+def test_every_baseline_calls_a_blurred_model_more_harmful():
+    sharp = draw(400, 3)
+    calm, alarmed = (label_free(seen(sharp, z)) for z in (sharp, blurred(sharp)))
+    moved = {name: alarmed[name] > calm[name] for name in calm}
+    assert moved == {name: name != "negative_msp_target" for name in calm}
+    assert calm["negative_msp_target"] == alarmed["negative_msp_target"] == -msp(sharp)
+
+
+def test_the_registry_calls_the_functions_with_their_parts():
+    sharp = draw(400, 3)
+    s = seen(sharp, blurred(sharp))
+    assert label_free(s) == {
+        "disagreement_target": disagreement(s["old_target"], s["target"]),
+        "negative_msp_source": -msp(s["source"]),
+        "negative_msp_target": -msp(s["target"]),
+        "entropy_source": entropy(s["source"]),
+        "energy_source": energy(s["source"]),
+        "atc": atc(s["target"], s["target_labels"], s["source"]),
+        "doc": doc(s["target"], s["source"]),
+        "cot": cot(s["source"], s["label_marginal"]),
+        "mano": -mano(s["source"]),
+    }
+
+
+def test_both_signs_of_msp_follow_from_the_stored_one():
+    stored = np.array([-0.3, -0.9])
+    for domain in ("source", "target"):
+        assert BASELINES[f"msp_{domain}"].harm({f"negative_msp_{domain}": stored}).tolist() == [0.3, 0.9]
 
 
 def test_msp_entropy_and_energy_agree_with_scipy():
     z = draw(200, 7)
     p = softmax(z.numpy(), axis=1)
-    assert msp(z).value == pytest.approx(p.max(axis=1).mean(), rel=1e-12)
-    assert entropy(z).value == pytest.approx(scipy_entropy(p, axis=1).mean(), rel=1e-12)
+    assert msp(z) == pytest.approx(p.max(axis=1).mean(), rel=1e-12)
+    assert entropy(z) == pytest.approx(scipy_entropy(p, axis=1).mean(), rel=1e-12)
     for t in (0.5, 1.0, 3.0):
         expected = -t * logsumexp(z.numpy() / t, axis=1).mean()
-        assert energy(z, temperature=t).value == pytest.approx(expected, rel=1e-12)
-    assert [msp(z).orientation, entropy(z).orientation, energy(z).orientation] == [
-        "lower_is_harm",
-        "higher_is_harm",
-        "higher_is_harm",
-    ]
+        assert energy(z, temperature=t) == pytest.approx(expected, rel=1e-12)
 
 
 def test_extreme_logits_give_the_limits():
     certain = torch.tensor([[1e4, 0.0, -1e4]])
-    assert msp(certain).value == 1.0
-    assert entropy(certain).value == 0.0
-    assert energy(certain).value == -1e4
+    assert msp(certain) == 1.0
+    assert entropy(certain) == 0.0
+    assert energy(certain) == -1e4
     flat = torch.zeros(2, 5)
-    assert entropy(flat).value == pytest.approx(math.log(5), rel=1e-15)
-    assert msp(flat).value == pytest.approx(0.2, rel=1e-15)
+    assert entropy(flat) == pytest.approx(math.log(5), rel=1e-15)
+    assert msp(flat) == pytest.approx(0.2, rel=1e-15)
 
 
 def test_confidences_near_one_stay_distinct():
-    assert msp(torch.tensor([[20.0, 0.0]])).value < msp(torch.tensor([[21.0, 0.0]])).value < 1.0
+    assert msp(torch.tensor([[20.0, 0.0]])) < msp(torch.tensor([[21.0, 0.0]])) < 1.0
 
 
 @pytest.mark.parametrize("name", ["msp", "entropy", "doc", "atc", "cot"])
 def test_probability_scores_ignore_a_constant_added_to_all_logits(name):
     z = draw(50, 3, seed=1)
-    assert ONE_INPUT[name](z + 7).value == pytest.approx(ONE_INPUT[name](z).value, abs=1e-12)
+    assert ONE_INPUT[name](z + 7) == pytest.approx(ONE_INPUT[name](z), abs=1e-12)
 
 
 def test_energy_falls_by_a_constant_added_to_all_logits():
     z = draw(50, 3)
-    assert energy(z + 7, temperature=2.0).value == pytest.approx(energy(z, temperature=2.0).value - 7, rel=1e-12)
+    assert energy(z + 7, temperature=2.0) == pytest.approx(energy(z, temperature=2.0) - 7, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ONE_INPUT)
 def test_scores_ignore_the_order_of_inputs_and_the_dtype(name):
     z = draw(60, 3, seed=2).float()
-    value = ONE_INPUT[name](z.double()).value
+    value = ONE_INPUT[name](z.double())
     permuted = z[torch.randperm(60, generator=torch.Generator().manual_seed(0))].double()
-    assert ONE_INPUT[name](permuted).value == pytest.approx(value, abs=1e-12)
+    assert ONE_INPUT[name](permuted) == pytest.approx(value, abs=1e-12)
     if name not in ("doc", "atc"):  # these compare two samples of one dtype
-        assert ONE_INPUT[name](z).value == pytest.approx(value, abs=1e-6)
+        assert ONE_INPUT[name](z) == pytest.approx(value, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["msp", "entropy", "energy", "mano"])
 def test_scores_ignore_the_names_of_classes(name):
     z = draw(60, 5, seed=3)
-    assert ONE_INPUT[name](z[:, [3, 1, 4, 0, 2]]).value == pytest.approx(ONE_INPUT[name](z).value, rel=1e-12)
+    assert ONE_INPUT[name](z[:, [3, 1, 4, 0, 2]]) == pytest.approx(ONE_INPUT[name](z), rel=1e-12)
 
 
 def test_scores_of_tensors_with_gradients():
     z = draw(5, 3).requires_grad_()
-    values = [score(z).value for score in ONE_INPUT.values()] + [disagreement(z, 2 * z).value]
+    values = [score(z) for score in ONE_INPUT.values()] + [disagreement(z, 2 * z)]
     assert all(type(value) is float for value in values)
 
 
@@ -128,7 +148,7 @@ def test_atc_in_sample_gives_the_calibration_error(score, seed):
     z = draw(101, 4, seed=seed)
     labels = torch.randint(4, (101,), generator=torch.Generator().manual_seed(seed))
     error = float((z.argmax(dim=1) != labels).double().mean())
-    assert atc(z, labels, z, score=score) == Score(error, "higher_is_harm")
+    assert atc(z, labels, z, score=score) == error
 
 
 @pytest.mark.parametrize("score", ["negative_entropy", "max_confidence"])
@@ -141,7 +161,7 @@ def test_atc_out_of_sample_against_a_sorted_threshold(score):
         return -scipy_entropy(p, axis=1) if score == "negative_entropy" else p.max(axis=1)
 
     t = np.sort(confidence(z))[50]
-    assert atc(z, labels, new, score=score).value == np.mean(confidence(new) < t)
+    assert atc(z, labels, new, score=score) == np.mean(confidence(new) < t)
 
 
 def test_atc_with_ties_takes_the_nearest_fraction():
@@ -151,32 +171,32 @@ def test_atc_with_ties_takes_the_nearest_fraction():
     new = torch.tensor([[0.5, 0.0], [1.5, 0.0], [2.5, 0.0], [3.5, 0.0]])
     for num_wrong, expected in ((0, 0.25), (3, 0.5), (4, 0.5), (5, 0.5), (6, 0.75), (8, 0.75), (9, 1.0), (10, 1.0)):
         labels = (torch.arange(10) < num_wrong).long()
-        assert atc(z, labels, new, score="max_confidence").value == expected
+        assert atc(z, labels, new, score="max_confidence") == expected
 
 
 def test_atc_without_errors_or_without_correct_predictions():
     z = draw(50, 3)
     right, wrong = z.argmax(dim=1), (z.argmax(dim=1) + 1) % 3
-    assert atc(z, right, z).value == 0.0
-    assert atc(z, right, torch.zeros(4, 3, dtype=z.dtype)).value == 1.0
+    assert atc(z, right, z) == 0.0
+    assert atc(z, right, torch.zeros(4, 3, dtype=z.dtype)) == 1.0
     for score in ("negative_entropy", "max_confidence"):
-        assert atc(z, wrong, 1e4 * z, score=score).value == 1.0
+        assert atc(z, wrong, 1e4 * z, score=score) == 1.0
 
 
 def test_doc_is_a_difference_of_mean_confidences():
     z, new = draw(40, 3), draw(30, 3, seed=1, scale=1.0)
     expected = softmax(z.numpy(), axis=1).max(axis=1).mean() - softmax(new.numpy(), axis=1).max(axis=1).mean()
-    assert doc(z, new).value == pytest.approx(expected, rel=1e-12)
-    assert doc(new, z).value == pytest.approx(-expected, rel=1e-12)
-    assert doc(z, z) == Score(0.0, "higher_is_harm")
+    assert doc(z, new) == pytest.approx(expected, rel=1e-12)
+    assert doc(new, z) == pytest.approx(-expected, rel=1e-12)
+    assert doc(z, z) == 0.0
 
 
 def test_disagreement_counts_and_bounds_the_change_in_error():
     z, new = draw(500, 4), draw(500, 4) + draw(500, 4, seed=1, scale=1.0)
-    value = disagreement(z, new).value
-    assert value == np.mean(z.numpy().argmax(axis=1) != new.numpy().argmax(axis=1)) == disagreement(new, z).value
-    assert disagreement(z, z) == Score(0.0, "higher_is_harm")
-    assert disagreement(z, 2 * z + 1).value == 0.0
+    value = disagreement(z, new)
+    assert value == np.mean(z.numpy().argmax(axis=1) != new.numpy().argmax(axis=1)) == disagreement(new, z)
+    assert disagreement(z, z) == 0.0
+    assert disagreement(z, 2 * z + 1) == 0.0
     for seed in range(20):
         y = torch.randint(4, (500,), generator=torch.Generator().manual_seed(seed))
         errors = [(logits.argmax(dim=1) != y).double().mean() for logits in (z, new)]
@@ -201,19 +221,18 @@ def test_mano_takes_the_branch_of_its_criterion(p):
         return float(F.cross_entropy(z, torch.full_like(z, 1 / 6)))
 
     assert criterion(uncertain) < 5 < criterion(certain)
-    assert mano(uncertain, p=p).value == pytest.approx(taylor_reference(uncertain.numpy(), p), rel=1e-12)
+    assert mano(uncertain, p=p) == pytest.approx(taylor_reference(uncertain.numpy(), p), rel=1e-12)
     expected = np.mean(softmax(certain.numpy(), axis=1) ** p) ** (1 / p)
-    assert mano(certain, p=p).value == pytest.approx(expected, rel=1e-12)
-    switched = mano(uncertain, p=p, threshold=criterion(uncertain) - 1e-9).value
+    assert mano(certain, p=p) == pytest.approx(expected, rel=1e-12)
+    switched = mano(uncertain, p=p, threshold=criterion(uncertain) - 1e-9)
     assert switched == pytest.approx(np.mean(softmax(uncertain.numpy(), axis=1) ** p) ** (1 / p), rel=1e-12)
-    assert mano(certain, p=p).orientation == "lower_is_harm"
 
 
 def test_mano_limits():
-    assert mano(1e3 * torch.eye(4)).value == pytest.approx(4**-0.25, rel=1e-12)
-    assert mano(torch.zeros(3, 4)).value == pytest.approx(0.25, rel=1e-12)
-    assert mano(torch.zeros(3, 400)).value == pytest.approx(1 / 400, rel=1e-12)
-    two_classes = [mano(draw(50, 2, seed=seed, scale=1.0)).value for seed in range(3)]
+    assert mano(1e3 * torch.eye(4)) == pytest.approx(4**-0.25, rel=1e-12)
+    assert mano(torch.zeros(3, 4)) == pytest.approx(0.25, rel=1e-12)
+    assert mano(torch.zeros(3, 400)) == pytest.approx(1 / 400, rel=1e-12)
+    two_classes = [mano(draw(50, 2, seed=seed, scale=1.0)) for seed in range(3)]
     assert two_classes == pytest.approx([2**-0.25] * 3, rel=1e-12)
 
 
@@ -230,8 +249,8 @@ def test_cot_is_the_best_assignment_of_labels(seed):
     np.testing.assert_allclose(half_l1, largest, atol=1e-15)
     rows, columns = linear_sum_assignment(half_l1)
     expected = half_l1[rows, columns].mean()
-    assert cot(z, torch.tensor(counts).double()).value == pytest.approx(expected, rel=1e-12)
-    assert cot(z, torch.tensor(counts).double() / 20).value == pytest.approx(expected, rel=1e-12)
+    assert cot(z, torch.tensor(counts).double()) == pytest.approx(expected, rel=1e-12)
+    assert cot(z, torch.tensor(counts).double() / 20) == pytest.approx(expected, rel=1e-12)
 
 
 def test_cot_with_any_marginal_solves_the_linear_programme():
@@ -240,24 +259,22 @@ def test_cot_with_any_marginal_solves_the_linear_programme():
     rows = np.kron(np.eye(12), np.ones(3))
     columns = np.kron(np.ones(12), np.eye(3))
     solution = linprog(cost.ravel(), A_eq=np.vstack([rows, columns]), b_eq=np.r_[np.full(12, 1 / 12), marginal.numpy()])
-    assert cot(z, marginal).value == pytest.approx(solution.fun, rel=1e-9)
+    assert cot(z, marginal) == pytest.approx(solution.fun, rel=1e-9)
 
 
 def test_cot_is_at_least_the_unconfidence_with_equality_at_the_predicted_marginal():
     z = draw(300, 5)
     predicted = torch.bincount(z.argmax(dim=1), minlength=5).double()
-    floor = 1 - msp(z).value
-    assert cot(z, predicted).value == pytest.approx(floor, rel=1e-12)
-    assert cot(z, uniform(5)).value >= floor - 1e-12
-    assert cot(z, torch.tensor([1.0, 0, 0, 0, 0])).value == pytest.approx(
-        1 - float(z.softmax(dim=1)[:, 0].mean()), rel=1e-12
-    )
+    floor = 1 - msp(z)
+    assert cot(z, predicted) == pytest.approx(floor, rel=1e-12)
+    assert cot(z, uniform(5)) >= floor - 1e-12
+    assert cot(z, torch.tensor([1.0, 0, 0, 0, 0])) == pytest.approx(1 - float(z.softmax(dim=1)[:, 0].mean()), rel=1e-12)
 
 
 def test_cot_of_certain_predictions_is_the_total_variation_between_marginals():
     z = 1e3 * F.one_hot(torch.tensor([0] * 7 + [1] * 2 + [2]), 3).double()
     marginal = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
-    assert cot(z, marginal) == Score(pytest.approx(0.5, rel=1e-12), "higher_is_harm")
+    assert cot(z, marginal) == pytest.approx(0.5, rel=1e-12)
 
 
 @pytest.mark.parametrize(

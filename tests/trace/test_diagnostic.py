@@ -19,7 +19,7 @@ from trace.estimators import (
     wasserstein1,
 )
 from trace.estimators.remainders import label_noise_remainder, mmd_remainder, validation_remainder, w1_remainder
-from trace.evidence import measure_shift
+from trace.evidence import Known, RiskChange, measure_shift
 from trace.features import l2_normalised, layer_features
 from trace.losses import ClippedCrossEntropy, Huber, SquaredError, ZeroOne
 
@@ -142,16 +142,16 @@ def test_features_of_a_layer_and_gradients_there(update):
 def test_shift_is_shared_by_candidates(update, diagnostic):
     samples, splits = update
     shift = measure_shift(samples[2].x, samples[3].x, source_self=self_transport(samples[2].x))
-    d = diagnose(*samples, **splits, shift=shift)
+    d = diagnose(*samples, **splits, known=Known(shift=shift))
     assert d.as_dict() == diagnostic.as_dict()
     for settings, message in (
         (Settings(distance="wasserstein1", kernel="laplace"), "another distance, kernel"),
         (Settings(epsilon=0.2), "another epsilon"),
     ):
         with pytest.raises(ValueError, match=f"shift was measured with {message}"):
-            diagnose(*samples, **splits, shift=shift, settings=settings)
+            diagnose(*samples, **splits, known=Known(shift=shift), settings=settings)
     with pytest.raises(ValueError, match="shift was measured on samples of"):
-        diagnose(*samples, **splits, shift=measure_shift(samples[2].x[:50], samples[3].x))
+        diagnose(*samples, **splits, known=Known(shift=measure_shift(samples[2].x[:50], samples[3].x)))
 
 
 def test_floor_stands_beside_the_distance(update, generator):
@@ -182,6 +182,46 @@ def test_records_are_plain_and_complete(diagnostic):
     assert record["reasons"] == {}
     assert record["budget"]["total"] == pytest.approx(0.1)
     assert record["anchor"]["disagreement"]["hoeffding"]["upper"] > 0
+
+
+def leaves(value):
+    if isinstance(value, dict):
+        return sum(map(leaves, value.values()))
+    return value is None or isinstance(value, int | float)
+
+
+def test_columns_are_the_numbers_of_the_record_by_their_path(update, diagnostic):
+    columns, record = diagnostic.columns(), diagnostic.as_dict()
+    assert all(type(value) is float for value in columns.values())
+    assert len(columns) == leaves({key: entry for key, entry in record.items() if key != "settings"})  # none collide
+    for name, value in (
+        ("bound_full_ot", diagnostic.bound_full()),
+        ("output_distance", record["output_distance"]["value"]),
+        ("output_distance_squared", record["output_distance"]["squared"]),
+        ("rkhs_norm_at_edge", record["rkhs_norm"]["at_edge"]),
+        ("anchor_worst_label", record["anchor"]["worst_label"]["value"]),
+        ("anchor_worst_label_bernstein_upper", record["anchor"]["worst_label"]["bernstein"]["upper"]),
+        ("risk_change_details_error_rate", record["risk_change_details"]["error_rate"]),
+        ("attribution_mmd_gap_source", record["attribution"]["mmd"]["gap_source"]),
+        ("sizes_source_val", len(update[1]["source_val"].x)),
+    ):
+        assert columns[name] == value
+    q, q_new, source, target = update[0]
+    missing = diagnose(q, q_new, source, Sample(target.x)).columns()
+    assert math.isnan(missing["rkhs_norm"])
+    assert math.isnan(missing["gap_source"])
+
+
+def test_known_risk_changes_stand_in_for_a_test_sample(update, diagnostic):
+    samples, splits = update
+    without = {name: sample for name, sample in splits.items() if name != "anchor_test"}
+    known = RiskChange.of(torch.tensor([1.0, 2.0, 6.0], dtype=torch.float64), 0.25)
+    d = diagnose(*samples, **without, known=Known(risk_change=known))
+    assert (d.risk_change, d.evidence.risk_change.error_rate) == (3.0, 0.25)
+    assert d.evidence.risk_change.standard_error == pytest.approx(math.sqrt(7 / 3))
+    assert "risk_change" not in d.reasons
+    assert d.bound_full() == diagnostic.bound_full()
+    assert math.isnan(RiskChange.of(torch.ones(1), 0.0).standard_error)
 
 
 def test_what_is_missing_says_why(update):

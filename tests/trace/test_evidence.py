@@ -1,4 +1,4 @@
-"""Probes: what is known is not computed again, and what is computed equals the estimators."""
+"""Views: what is known is not computed again, and what is computed equals the estimators."""
 
 import functools
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from trace import evidence as shift_module
 from trace.estimators import gradient_quantile, mmd
 from trace.estimators import sinkhorn as transport
 from trace.estimators.gradient_quantile import NoGradientError
-from trace.evidence import Features, Probe, examine, gather, measure_shift, shared_self
+from trace.evidence import Known, Update, View, measure_shift, shared_self
 from trace.losses import ClippedCrossEntropy, SquaredError
 
 LOSS = ClippedCrossEntropy()
@@ -34,33 +34,30 @@ def model(generator):
     return network
 
 
+def view(sample, model, new=lambda x: -x[:, :2], loss=LOSS, **options):
+    known = {name: options.pop(name) for name in ("outputs", "new_outputs", "features") if name in options}
+    return View(sample, Update((model, new), loss, Settings(batch_size=30), **options), **known)
+
+
 def test_outputs_and_sensitivities_are_computed_once(model, sample):
-    probe = Probe(model, "model", LOSS, Settings())
-    assert torch.equal(probe.outputs(sample), probe.outputs(sample))
-    assert model.calls == 1
-    first = probe.sensitivity(sample, probe, None, {}, "key")
-    assert first == probe.sensitivity(sample, probe, None, {}, "key")
-    assert model.calls == 2
-    assert first == gradient_quantile(model, sample.x, sample.y, LOSS, q=0.99)
-    other = Sample(2 * sample.x, sample.y)
-    assert probe.sensitivity(other, probe, None, {}, "key") != first
+    seen = view(sample, model)
+    assert torch.equal(seen.outputs, model(sample.x))
+    assert seen.outputs is seen.outputs
+    assert torch.equal(seen.losses, LOSS(seen.outputs, sample.y))
+    assert torch.equal(seen.new_losses, LOSS(-sample.x[:, :2], sample.y))
+    calls = model.calls
+    assert seen.sensitivity is seen.sensitivity
+    assert model.calls == calls + 2  # batches of 30
+    assert seen.sensitivity == gradient_quantile(model, sample.x, sample.y, LOSS, q=0.99)
+    assert view(Sample(2 * sample.x, sample.y), model).sensitivity != seen.sensitivity
 
 
-def test_other_labels_are_another_sensitivity(model, sample):
-    probe = Probe(model, "model", LOSS, Settings())
-    given, flipped, pseudo = (
-        probe.sensitivity(Sample(sample.x, y), probe, None, {}, "key") for y in (sample.y, 1 - sample.y, None)
-    )
-    assert flipped == gradient_quantile(model, sample.x, 1 - sample.y, LOSS, q=0.99)
-    assert (given.pseudo_labels, flipped.pseudo_labels, pseudo.pseudo_labels) == (False, False, True)
-    assert given != flipped
-
-
-def test_inputs_that_are_gone_leave_no_key_behind(model, generator):
-    probe = Probe(model, "model", LOSS, Settings())
-    for scale in range(1, 30):
-        x = torch.full((1, 3), float(scale))  # a new tensor may take the address of the one before
-        assert torch.allclose(probe.outputs(Sample(x)), model(x))
+def test_pseudo_labels_are_the_old_models(model, sample):
+    given, pseudo = view(sample, model), view(Sample(sample.x), model)
+    assert (given.new_sensitivity.pseudo_labels, pseudo.new_sensitivity.pseudo_labels) == (False, True)
+    labels = model(sample.x).argmax(dim=1)
+    expected = gradient_quantile(lambda x: -x[:, :2], sample.x, labels, LOSS, q=0.99)
+    assert pseudo.new_sensitivity == expected._replace(pseudo_labels=True)
 
 
 def test_saved_outputs_are_taken_as_they_are(sample):
@@ -68,39 +65,34 @@ def test_saved_outputs_are_taken_as_they_are(sample):
         raise NoGradientError("only outputs are known")
 
     outputs = torch.stack([sample.x[:, 0], -sample.x[:, 0]], dim=1)
-    probe, reasons = Probe(refuse, "model", LOSS, Settings()), {}
-    probe.know(sample, outputs)
-    assert probe.outputs(sample) is outputs
-    assert probe.gap(sample, sample, reasons, "gap").value == 0
-    assert probe.sensitivity(sample, probe, None, reasons, "sensitivity") is None
-    assert reasons == {"sensitivity": "only outputs are known"}
-    with pytest.raises(ValueError, match="3 saved rows for 50 samples"):
-        probe.know(sample, outputs[:3])
+    seen = view(sample, refuse, outputs=outputs)
+    assert seen.outputs is outputs
+    assert torch.equal(seen.losses, LOSS(outputs, sample.y))
+    assert seen.sensitivity == "only outputs are known"
+    for known in ("outputs", "new_outputs", "features"):
+        with pytest.raises(ValueError, match="3 saved rows for 50 samples"):
+            view(sample, refuse, **{known: outputs[:3]})
 
 
 def test_regression_has_no_pseudo_labels(model, sample):
-    probe, reasons = Probe(model, "model", SquaredError(), Settings()), {}
-    assert probe.sensitivity(Sample(sample.x), probe, None, reasons, "key") is None
-    assert "no pseudo-labels for regression" in reasons["key"]
+    assert "no pseudo-labels for regression" in view(Sample(sample.x), model, loss=SquaredError()).sensitivity
 
 
-def test_features_are_computed_once(sample):
-    seen = []
-    features = Features(lambda x: seen.append(len(x)) or x, batch_size=30)
-    assert torch.equal(features.of(sample), sample.x)
-    assert features.of(sample) is features.of(sample)
-    assert seen == [30, 20]
-    other = Sample(sample.x + 1)
-    features.know(other, sample.x)
-    assert features.of(other) is sample.x
+def test_features_are_computed_once(model, sample):
+    batches = []
+    seen = view(sample, model, feature_map=lambda x: batches.append(len(x)) or x)
+    assert torch.equal(seen.features, sample.x)
+    assert seen.features is seen.features
+    assert batches == [30, 20]
+    assert view(sample, model, features=sample.x).features is sample.x
 
 
-def test_examining_tells_its_stages_and_equals_gathering(model, sample):
+def test_shared_views_are_not_computed_again_and_change_nothing(model, sample):
     target = Sample(sample.x + 0.5, sample.y)
-    samples = {"source_val": sample, "target_val": target}
-    stages = []
+    calls = []
 
     def new(x):
+        calls.append(len(x))
         return -model(x)
 
     @contextmanager
@@ -108,10 +100,30 @@ def test_examining_tells_its_stages_and_equals_gathering(model, sample):
         stages.append(name)
         yield
 
-    probes = (Probe(model, "model", LOSS, Settings()), Probe(new, "new_model", LOSS, Settings()))
-    found = examine(*probes, sample, target, **samples, features=Features(lambda x: x), stage=stage)
+    def one(**known):
+        return diagnose(model, new, sample, target, source_val=sample, target_val=held_out, known=Known(**known))
+
+    held_out, stages = Sample(target.x + 0.1, target.y), []
+    plain = one()
+    views = {
+        name: View(s, Update((model, new), LOSS, Settings()))
+        for name, s in (("target", target), ("target_val", held_out))
+    }
+    first = one(views=views, stage=stage)
     assert stages == ["outputs", "gradients", "shift", "kernel norm"]
-    assert found == gather(model, new, sample, target, **samples, loss=LOSS, settings=Settings())
+    calls.clear()
+    second = one(views=views, target_self=shared_self(target.x, Settings()))
+    assert calls == [50]  # on the anchor alone
+    assert plain.evidence == first.evidence == second.evidence
+
+
+def test_views_of_something_else_are_refused(model, sample):
+    target = Sample(sample.x + 0.5, sample.y)
+    new = nn.Linear(3, 2)
+    for sample_seen, models in ((Sample(target.x, target.y), (model, new)), (target, (new, model))):
+        known = Known(views={"target": View(sample_seen, Update(models, LOSS, Settings()))})
+        with pytest.raises(ValueError, match="the known view of target is of another sample or other models"):
+            diagnose(model, new, sample, target, known=known)
 
 
 @pytest.fixture

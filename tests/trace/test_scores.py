@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trace.scores import SINKHORN_SLACK, Calibration, Candidate, calibrate_c_h, trace_mmd, trace_proxy, trace_w
+from trace.diagnostic import scaled
+from trace.scores import GATE_SCORES, SCORES, SINKHORN_SLACK, Calibration, Candidate, calibrate_c_h, labels, score
 
 positive = st.floats(1e-6, 1e6)
 DEVELOPMENT = [
@@ -21,67 +24,127 @@ DEVELOPMENT = [
 ]
 
 
-@given(positive, positive, positive, positive)
-def test_proxy_is_linear_in_each_part(m, sensitivity, distance, c_h):
-    value = trace_proxy(m, sensitivity, distance, c_h=c_h)
-    assert value == pytest.approx(m + c_h * sensitivity * distance, rel=1e-12)
-    assert value - m == pytest.approx(trace_proxy(0.0, sensitivity, 2 * distance, c_h=c_h) / 2, rel=1e-6, abs=1e-9 * m)
+BY_HAND = {
+    "anchor_plug_in": lambda p: p["anchor_plug_in"],
+    "output_distance": lambda p: p["output_distance"],
+    "model_change": lambda p: p["lipschitz_loss"] * p["output_distance"],
+    "trace_w": lambda p: p["output_distance"] + p["sensitivity_target"] * p["transport"],
+    "trace_mmd": lambda p: p["output_distance"] + p["rkhs_norm"] * p["mmd"],
+    "proxy_ot": lambda p: p["output_distance"] + p["c_h"] * p["sensitivity_target"] * p["transport"],
+    "proxy_mmd": lambda p: p["output_distance"] + p["c_h"] * p["sensitivity_target"] * p["mmd"],
+    "emp_shift_ot": lambda p: (p["sensitivity_source"] + p["sensitivity_target"]) * p["c_h"] * p["transport"],
+    "emp_shift_mmd": lambda p: p["rkhs_norm"] * p["mmd"],
+    "emp_shift_hybrid": lambda p: p["sensitivity_source"] * p["c_h"] * p["transport"] + p["rkhs_norm"] * p["mmd"],
+    "gaps": lambda p: p["gap_source"] + p["gap_target"],
+    "distance": lambda p: p["transport"],
+    "mmd": lambda p: p["mmd"],
+}
+"""From the paper; bounds are sums of these."""
+for form, population in (("ot", "population_ot"), ("mmd", "population_mmd"), ("hybrid", "population_mmd")):
+    terms = [BY_HAND[name] for name in ("gaps", "model_change", f"emp_shift_{form}")]
+    rest = ("label_noise", "validation_error", population)
+    BY_HAND[f"bound_{form}"] = lambda p, terms=terms: sum(term(p) for term in terms)
+    BY_HAND[f"bound_full_{form}"] = lambda p, form=form, rest=rest: (
+        BY_HAND[f"bound_{form}"](p) + sum(p[name] for name in rest)
+    )
 
 
-@given(positive, positive, positive)
-def test_gate_scores_keep_their_factors(m, factor, distance):
-    assert trace_w(m, factor, distance) == pytest.approx(m + factor * distance, rel=1e-12)
-    assert trace_mmd(m, factor, distance) == pytest.approx(m + factor * distance, rel=1e-12)
+def parts_of(name, values):
+    """Some value for each part of a score."""
+    return dict(zip(SCORES[name].parts, values, strict=False))
 
 
-@pytest.mark.parametrize("score", [trace_w, trace_mmd])
-def test_gate_scores_grow_with_every_input(score):
-    base = score(1.0, 2.0, 0.5)
-    assert all(score(*inputs) > base for inputs in [(1.1, 2.0, 0.5), (1.0, 2.1, 0.5), (1.0, 2.0, 0.6)])
-    assert score(1.0, 2.0, 0.0) == score(1.0, 0.0, 0.5) == 1.0
+@given(st.sampled_from(sorted(BY_HAND)), st.lists(positive, min_size=12, max_size=12))
+def test_formulas_by_hand(name, values):
+    parts = parts_of(name, values)
+    assert score(name, **parts) == pytest.approx(BY_HAND[name](parts), rel=1e-12)
+
+
+def test_every_formula_is_checked_by_hand():
+    identities = {"anchor_disagreement", "anchor_worst_label", "anchor_lipschitz"}
+    assert set(BY_HAND) == set(SCORES) - identities
+    for name in identities:
+        assert SCORES[name].formula({name: 0.25}) == 0.25
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_numbers_arrays_and_columns_alike(name):
+    """With a missing value, which stays one, and a numerical zero below 0."""
+    columns = {part: np.linspace(0.5, 2.0, 4) + i for i, part in enumerate(SCORES[name].parts)}
+    if "transport" in columns:
+        columns["transport"][1] = -5e-4
+    expected = [score(name, **{part: column[i] for part, column in columns.items()}) for i in range(4)]
+    first = SCORES[name].parts[0]
+    expected[2], columns[first][2] = math.nan, math.nan
+    frame = pd.DataFrame(columns, index=[7, 3, 5, 1])
+    for values in (columns, frame, dict(frame.items())):
+        np.testing.assert_allclose(np.asarray(SCORES[name].harm(values)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores_grow_with_every_part(name):
+    """What the ends of a gate's intervals rely on."""
+    parts = parts_of(name, [1.0] * 12)
+    assert all(score(name, **{**parts, part: 1.1}) > score(name, **parts) for part in parts)
+
+
+@pytest.mark.parametrize("scale", [0.0, 2.0, math.inf, math.nan])
+@pytest.mark.parametrize("distance", [-1e-4, 0.0, 0.5, math.inf, math.nan])
+def test_nothing_of_an_infinite_factor_is_nothing_and_nan_stays(scale, distance):
+    product = scaled(scale, distance)
+    nothing = scale == 0 or distance <= 0
+    expected = math.nan if math.isnan(scale + distance) else 0.0 if nothing else scale * distance
+    assert product == pytest.approx(expected, nan_ok=True)
+    assert scaled(np.array([scale]), np.array([distance])) == pytest.approx([expected], nan_ok=True)
 
 
 def test_scores_take_scalar_tensors_and_return_floats():
-    assert type(trace_w(torch.tensor(1.0), torch.tensor(2.0), torch.tensor(0.5))) is float
-    assert trace_w(torch.tensor(1.0), torch.tensor(2.0), torch.tensor(0.5)) == 2.0
+    value = score("trace_w", **parts_of("trace_w", torch.tensor([1.0, 2.0, 0.5])))
+    assert type(value) is float
+    assert value == 2.0
 
 
 def test_a_sinkhorn_numerical_zero_counts_as_zero():
-    assert trace_w(1.0, 2.0, -SINKHORN_SLACK) == 1.0
-    assert trace_proxy(1.0, 2.0, -5e-4, c_h=3.0) == 1.0
+    assert score("trace_w", **parts_of("trace_w", (1.0, 2.0, -SINKHORN_SLACK))) == 1.0
     below = [
         Candidate(name, 1.0, 2.0, distance) for name, distance in zip("abcd", (-9e-4, -9e-4, 0.5, 0.5), strict=True)
     ]
     assert calibrate_c_h(below, evaluation=[]).c_h == 2.0  # over the median of 0, 0, 1 and 1
-    with pytest.raises(ValueError, match=r"sinkhorn must be at least -0\.001, got -0\.0011"):
-        trace_w(1.0, 2.0, -1.1e-3)
-    with pytest.raises(ValueError, match=r"distance must be at least -0\.001"):
-        trace_proxy(1.0, 2.0, -1.1e-3, c_h=1.0)
+    with pytest.raises(ValueError, match=r"transport must be at least -0\.001, got -0\.0011"):
+        score("trace_w", **parts_of("trace_w", (1.0, 2.0, -1.1e-3)))
     with pytest.raises(ValueError, match="mmd must be at least 0, got -1e-06"):
-        trace_mmd(1.0, 2.0, -1e-6)
+        score("trace_mmd", **parts_of("trace_mmd", (1.0, 2.0, -1e-6)))
+    assert score("anchor_plug_in", anchor_plug_in=-0.3) == -0.3
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
-@pytest.mark.parametrize(
-    ("score", "names"),
-    [
-        (trace_w, ["output_distance", "sensitivity_new", "sinkhorn"]),
-        (trace_mmd, ["output_distance", "rkhs_norm", "mmd"]),
-        (lambda *x: trace_proxy(*x, c_h=1.0), ["output_distance", "sensitivity", "distance"]),
-    ],
-)
-def test_scores_name_the_bad_input(score, names, bad):
-    for position, name in enumerate(names):
-        inputs = [1.0, 1.0, 1.0]
-        inputs[position] = bad
-        with pytest.raises(ValueError, match=rf"^{name} "):
-            score(*inputs)
+@pytest.mark.parametrize("name", ["trace_w", "trace_mmd", "proxy_ot", "bound_full_hybrid"])
+def test_scores_name_the_bad_part(name, bad):
+    for part in SCORES[name].parts:
+        with pytest.raises(ValueError, match=rf"^{part} "):
+            score(name, **{**parts_of(name, [1.0] * 12), part: bad})
 
 
 @pytest.mark.parametrize("c_h", [0.0, -1.0, math.nan, math.inf])
 def test_proxy_refuses_a_scale_that_is_not_positive(c_h):
     with pytest.raises(ValueError, match="c_h must be finite and positive"):
-        trace_proxy(1.0, 1.0, 1.0, c_h=c_h)
+        score("proxy_ot", **parts_of("proxy_ot", (1.0, 1.0, 1.0, c_h)))
+
+
+def test_unknown_scores_and_other_parts_are_refused():
+    with pytest.raises(ValueError, match="score 'trace' is not known: use one of anchor_disagreement"):
+        score("trace", output_distance=1.0)
+    with pytest.raises(ValueError, match="trace_w is made of output_distance, sensitivity_target, transport, got mmd"):
+        score("trace_w", mmd=1.0)
+
+
+def test_the_registry_names_every_score():
+    assert all(each.label and each.units and each.parts for each in SCORES.values())
+    assert {name for name, each in SCORES.items() if each.kind == "anchor"} == {
+        name for name, each in SCORES.items() if all(part.startswith("anchor_") for part in each.parts)
+    }
+    assert not any(GATE_SCORES[name].kind == "proxy" for name in GATE_SCORES)
+    assert labels("gaps", alone=True) | labels("trace_w") == {"gaps": "gaps alone", "trace_w": "TRACE-W"}
 
 
 @pytest.mark.parametrize("count", [3, 4])
@@ -97,7 +160,7 @@ def test_calibration_is_the_ratio_of_medians(count):
 def test_calibration_ignores_order_and_balances_the_two_parts():
     c_h = calibrate_c_h(DEVELOPMENT, evaluation=[]).c_h
     assert calibrate_c_h(DEVELOPMENT[::-1], evaluation=[]).c_h == c_h
-    shifts = [trace_proxy(0.0, c.sensitivity, c.distance, c_h=c_h) for c in DEVELOPMENT]
+    shifts = [score("proxy_ot", **parts_of("proxy_ot", (0.0, *c[2:], c_h))) for c in DEVELOPMENT]
     assert statistics.median(shifts) == pytest.approx(statistics.median(c.output_distance for c in DEVELOPMENT))
 
 
@@ -105,8 +168,9 @@ def test_calibration_ignores_order_and_balances_the_two_parts():
 def test_the_calibrated_proxy_does_not_depend_on_the_units_of_the_distance(scale):
     rescaled = [c._replace(distance=c.distance * scale) for c in DEVELOPMENT]
     c_h, c_h_rescaled = (calibrate_c_h(models, evaluation=[]).c_h for models in (DEVELOPMENT, rescaled))
-    value = trace_proxy(1.0, 2.0, 0.7, c_h=c_h)
-    assert trace_proxy(1.0, 2.0, 0.7 * scale, c_h=c_h_rescaled) == pytest.approx(value, rel=1e-12)
+    value = score("proxy_mmd", **parts_of("proxy_mmd", (1.0, 2.0, 0.7, c_h)))
+    rescaled = score("proxy_mmd", **parts_of("proxy_mmd", (1.0, 2.0, 0.7 * scale, c_h_rescaled)))
+    assert rescaled == pytest.approx(value, rel=1e-12)
 
 
 def test_calibration_refuses_candidates_that_are_evaluated():

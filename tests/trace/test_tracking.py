@@ -26,8 +26,8 @@ def diagnostic():
 def test_metrics_are_the_finite_numbers(diagnostic):
     found = metrics(diagnostic, prefix="p")
     assert found["p/model_change"] == diagnostic.model_change
-    assert found["p/anchor/disagreement/value"] == diagnostic.evidence.anchor.disagreement.value
-    assert found["p/sizes/source"] == 60
+    assert found["p/anchor_disagreement"] == diagnostic.evidence.anchor.disagreement.value
+    assert found["p/sizes_source"] == 60
     assert "p/gap_source" not in found
     assert all(math.isfinite(value) for value in found.values())
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ..checks import check_count, check_level
 from ..diagnostic import Diagnostic
-from .intervals import SCORES, ScoreInterval, score_interval
-from .parts import Record, SampleName
+from ..scores import GATE_SCORES
+from .intervals import Record, SampleName, ScoreInterval, score_interval
 from .verdict import AnchorVerdict, Decision, Verdict
 
 
@@ -29,8 +29,8 @@ class Policy:
     promise: str = ""
 
     def __post_init__(self) -> None:
-        if self.score not in SCORES:
-            raise ValueError(f"score {self.score!r} is not known: use one of {', '.join(SCORES)}")
+        if self.score not in GATE_SCORES:
+            raise ValueError(f"score {self.score!r} is not known: use one of {', '.join(GATE_SCORES)}")
         if not math.isfinite(self.threshold):
             raise ValueError(f"threshold must be a finite number, got {self.threshold}")
         check_level(self.confidence, "confidence")
@@ -58,7 +58,7 @@ def decide(diagnostics: Mapping[str, Diagnostic | Record], policy: Policy) -> Ve
         )
     delta = (1 - policy.confidence) / len(diagnostics)
     verdicts = tuple(
-        _judged(name, score_interval(diagnostic, policy.score, delta=delta), policy)
+        _judge(name, score_interval(diagnostic, policy.score, delta=delta), policy)
         for name, diagnostic in diagnostics.items()
     )
     decision = _overall([v.decision for v in verdicts])
@@ -75,7 +75,7 @@ def _overall(decisions: list[Decision]) -> Decision:
     return "inconclusive" if "inconclusive" in decisions else "accept"
 
 
-def _judged(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
+def _judge(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
     t, sample, size = policy.threshold, found.sample, found.size
     value, lower, upper, limit = (shown(x, policy.score) for x in (found.value, found.lower, found.upper, t))
     sure = f"with {100 * policy.confidence:g}% confidence; the limit is {limit}"
@@ -102,9 +102,19 @@ def _judged(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
         about = "at least" if math.isinf(found.upper) else "about"
         why += f"; {about} {needed} {sample} samples would decide, there are {size}" if needed else ""
     return AnchorVerdict(
-        anchor, decision, policy.score, found.value, found.lower, found.upper, t, needed,
-        f"The {SCORES[policy.score].meaning} is {why}.", sample, size, found.notes,
-    )  # fmt: skip
+        anchor,
+        decision,
+        policy.score,
+        found.value,
+        found.lower,
+        found.upper,
+        t,
+        needed,
+        f"The {GATE_SCORES[policy.score].meaning} is {why}.",
+        sample,
+        size,
+        found.notes,
+    )
 
 
 def _too_small(found: ScoreInterval, policy: Policy) -> tuple[SampleName, int, int] | None:
@@ -138,7 +148,7 @@ def shown(value: float, score: str) -> str:
     """A score for people, in percent where it is a share."""
     if math.isnan(value):
         return "n/a"
-    return f"{100 * value:.3g}%" if SCORES[score].percent else f"{value:.4g}"
+    return f"{100 * value:.3g}%" if GATE_SCORES[score].units == "share" else f"{value:.4g}"
 
 
 def _or_infinite(value: float) -> float:

@@ -19,8 +19,8 @@ import argparse
 from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 
-from ..gate.intervals import SCORES
 from ..io.writing import check_outputs, strict_json, write
+from ..scores import GATE_SCORES
 from ..stats.conformal import GUARANTEES, calibrate_threshold
 from .options import score_list
 from .past import StoredCalibration, calibration_record, read_past
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--guarantee", choices=GUARANTEES, default="conditional", help="in which sense; see above")
     parser.add_argument("--delta", type=float, default=0.05, help="for pac (default 0.05)")
-    parser.add_argument("--score", choices=tuple(SCORES), default="", metavar="NAME",
+    parser.add_argument("--score", choices=tuple(GATE_SCORES), default="", metavar="NAME",
                         help="which score this is (see below), so that no policy uses it for another")  # fmt: skip
     parser.add_argument("--out", metavar="FILE", help="JSON for a policy's `calibration:`; - is the standard output")
     parser.epilog = score_list()

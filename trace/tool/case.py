@@ -8,18 +8,15 @@ from typing import NamedTuple
 
 from torch import Generator, Tensor
 
-from ..diagnostic import Diagnostic, assemble
-from ..estimators.sinkhorn import SelfTransport, self_transport
-from ..evidence import examine
+from ..diagnostic import Diagnostic, diagnose
+from ..estimators.sinkhorn import SelfTransport
+from ..evidence import Known, View, shared_self
 from ..io.errors import ToolError
 from ..io.models import AnyModel
 from ..io.rows import Part
 from ..sample import Sample
 from .preparing import Anchor, Prepared, Question, prepare, with_epsilon
 from .stages import Stages, summed
-
-_MOST_CACHED = 20_000
-"""Largest target whose own transport problem is kept for the next anchor."""
 
 
 class Case(NamedTuple):
@@ -64,69 +61,71 @@ def measure(
         prepared = prepare(models, group, target, target_val, question, stages)
         target_self = _target_self(prepared, question, stages) if len(group) > 1 else None
         shared = dict(stages.seconds)
-        for anchor, loaded in zip(prepared.anchors, group, strict=True):
+        for anchor, views in zip(group, prepared.views, strict=True):
             try:
-                case = _case(prepared, anchor, target_self, question, generator)
+                case = _case(prepared, views, anchor, target, target_self, question, generator)
             except ValueError as error:
                 if len(anchors) == 1:
                     raise
                 raise ToolError(f"anchor {anchor.name}: {error}") from error
-            seconds = summed(shared, case.seconds)
-            found.append(case._replace(source=loaded.source.sample, target=target.sample, seconds=seconds))
+            found.append(case._replace(seconds=summed(shared, case.seconds)))
     return found
 
 
 def _target_self(prepared: Prepared, question: Question, stages: Stages) -> SelfTransport | None:
     """The target's own transport problem, which anchors share where they share epsilon."""
-    settings, u = question.settings, prepared.features.of(prepared.target.sample)
-    if question.scale_epsilon or settings.distance != "sinkhorn" or len(u) > _MOST_CACHED:
+    if question.scale_epsilon:
         return None
     with stages("shift"):
-        return self_transport(u, epsilon=settings.epsilon, num_iters=settings.num_iters)
+        return shared_self(prepared.views[0]["target"].features, question.settings)
 
 
 def _case(
     prepared: Prepared,
+    views: dict[str, View],
     anchor: Anchor,
+    target: Part,
     target_self: SelfTransport | None,
     question: Question,
     generator: Generator,
 ) -> Case:
     """The case of one anchor, with the library's warnings as notes."""
-    (old, new), features, target = prepared.probes, prepared.features, prepared.target
-    stages, notes = Stages(), list(prepared.notes)
+    update, source, stages, notes = prepared.update, views["source"], Stages(), list(prepared.notes)
+    settings = question.settings
     if question.scale_epsilon:
         with stages("features"):
-            old.settings, noted = with_epsilon(question.settings, features.of(anchor.source.sample))
-        new.settings = old.settings
+            settings, noted = with_epsilon(settings, source.features)
         notes += noted
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        evidence = examine(
-            old, new, anchor.source.sample, target.sample,
-            source_val=_sample(anchor.val), target_val=_sample(prepared.target_val), anchor_test=_sample(anchor.test),
-            features=features, gradient_at=prepared.gradient_at, target_self=target_self, generator=generator,
-            stage=stages,
-        )  # fmt: skip
+        samples = {name: view.sample for name, view in views.items()}
+        diagnostic = diagnose(
+            *update.models,
+            samples["source"],
+            samples["target"],
+            source_val=samples.get("source_val"),
+            target_val=samples.get("target_val"),
+            anchor_test=samples.get("anchor_test"),
+            loss=update.loss,
+            feature_map=update.feature_map,
+            gradient_at=update.gradient_at,
+            settings=settings,
+            generator=generator,
+            known=Known(views=views, target_self=target_self, stage=stages),
+        )
         with stages("outputs"):
-            on_source = (
-                (old.outputs(anchor.source.sample), new.outputs(anchor.source.sample)) if question.page else None
-            )
+            on_source = (source.outputs, source.new_outputs) if question.page else None
     return Case(
         anchor=anchor.name,
-        diagnostic=assemble(evidence, old.settings),
+        diagnostic=diagnostic,
         source=anchor.source.sample,
         target=target.sample,
-        source_features=features.of(anchor.source.sample),
-        target_features=features.of(target.sample),
+        source_features=source.features,
+        target_features=views["target"].features,
         source_logits=on_source,
-        target_logits=(old.outputs(target.sample), new.outputs(target.sample)),
+        target_logits=(views["target"].outputs, views["target"].new_outputs),
         names=(anchor.source.names, target.names),
         seconds=stages.seconds,
         classes=question.classes,
         notes=(*notes, *dict.fromkeys(str(warning.message) for warning in caught)),
     )
-
-
-def _sample(part: Part | None) -> Sample | None:
-    return None if part is None else part.sample

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..gate.intervals import SCORES
 from ..io.errors import ToolError
 from ..losses import ClippedCrossEntropy, Loss, SquaredError
+from ..scores import GATE_SCORES
 from ..settings import Settings
 
 _LOSSES = "cross-entropy[:CLIP] or squared-error[:LIMIT]"
@@ -85,8 +85,8 @@ def loss_from(text: str) -> Loss:
 
 def score_list() -> str:
     """The scores of a gate and what each is, for ``--help``."""
-    width = max(map(len, SCORES))
-    return "\n".join(["scores:", *(f"  {name:{width}}  {score.meaning}" for name, score in SCORES.items())])
+    width = max(map(len, GATE_SCORES))
+    return "\n".join(["scores:", *(f"  {name:{width}}  {score.meaning}" for name, score in GATE_SCORES.items())])
 
 
 def named_paths(texts: list[str], option: str, default: str) -> dict[str, str]:

@@ -21,9 +21,9 @@ import difflib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..gate.intervals import SCORES
 from ..gate.policy import Policy
 from ..io.errors import ToolError, require
+from ..scores import GATE_SCORES
 from ..stats.conformal import GUARANTEES, PastUpdate, calibrate_threshold
 from .past import read_calibration, read_past, read_text
 
@@ -119,7 +119,7 @@ def _check(keys: dict[str, Any], path: str) -> None:
             raise ToolError(f"{path}: {key} must be a whole number, got {value!r}")
         if key in _WORDS and not isinstance(value, str):
             raise ToolError(f"{path}: {key} must be text, got {value!r}")
-    for key, allowed in (("score", tuple(SCORES)), ("guarantee", GUARANTEES)):
+    for key, allowed in (("score", tuple(GATE_SCORES)), ("guarantee", GUARANTEES)):
         if key in keys and keys[key] not in allowed:
             near = difflib.get_close_matches(keys[key], allowed, n=1, cutoff=0.5)
             remedy = f"did you mean {near[0]}?" if near else f"use one of {', '.join(allowed)}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from ..checks import check_labels
-from ..evidence import Features, Probe
+from ..evidence import Update, View
 from ..features import extract_with_outputs, identity
 from ..io.errors import ToolError
 from ..io.models import AnyModel, SavedOutputs
@@ -61,14 +61,11 @@ class Question(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Samples, probed models and features, ready to be measured."""
+    """An update and the views of all samples, ready to be measured."""
 
-    anchors: list[Anchor]
-    target: Part
-    target_val: Part | None
-    probes: tuple[Probe, Probe]
-    features: Features
-    gradient_at: tuple[nn.Module, nn.Module] | None
+    update: Update
+    views: list[dict[str, View]]
+    """Of every anchor, by the names that `trace.diagnose` has for its samples; those of the target are shared."""
     notes: list[str]
 
 
@@ -96,23 +93,36 @@ def prepare(
         notes.append(
             "the shift is measured in raw pixels; a layer says more about images, such as --features global_pool"
         )
-    parts = _parts(target, target_val, anchors)
-    probes = (Probe(run[0], "--model", q.loss, q.settings), Probe(run[1], "--new-model", q.loss, q.settings))
-    for probe, model, key in zip(probes, models, ("logits", "new_logits"), strict=True):
-        if isinstance(model, SavedOutputs):
-            for part in parts:
-                probe.know(part.sample, _saved(part, key, f"no {probe.name}", like=target))
+    update = Update(
+        models=run,
+        loss=q.loss,
+        settings=q.settings,
+        feature_map=lambda x: _of_length(identity(x), q),
+        gradient_at=at,
+        names=("--model", "--new-model"),
+    )
     with stages("outputs"):
         layer = models[0].layer(q.features) if q.features not in ("identity", "saved") else None
-        features = _features(run[0], layer, probes[0], q, parts)
-        widths = [probe.outputs(target.sample).shape[1] for probe in probes]
+
+        def views(**parts: Part | None) -> dict[str, View]:
+            return {
+                name: View(part.sample, update, **_known(part, models, update, layer, q, like=target))
+                for name, part in parts.items()
+                if part is not None
+            }
+
+        on_target = views(target=target, target_val=target_val)
+        on_anchors = [views(source=a.source, source_val=a.val, anchor_test=a.test) for a in anchors]
+        outputs = (on_target["target"].outputs, on_target["target"].new_outputs)
+        widths = [z.shape[1] for z in outputs]
         if widths[0] != widths[1]:
             raise ToolError(f"--model has {widths[0]} outputs, --new-model {widths[1]}: compare models of one task")
         _check_classes(q, widths[0])
         if q.loss.classification:
-            _check_labels(parts, [a.source for a in anchors] + [a.test for a in anchors if a.test], widths[0])
-        notes += [_PROBABILITIES.format(p.name) for p in probes if _sums_to_one(p.outputs(target.sample))]
-    return Prepared(list(anchors), target, target_val, probes, features, at, notes)
+            with_risk = [a.source for a in anchors] + [a.test for a in anchors if a.test]
+            _check_labels(_parts(target, target_val, anchors), with_risk, widths[0])
+        notes += [_PROBABILITIES.format(n) for n, z in zip(update.names, outputs, strict=True) if _sums_to_one(z)]
+    return Prepared(update, [{**own, **on_target} for own in on_anchors], notes)
 
 
 def with_epsilon(settings: Settings, u: Tensor) -> tuple[Settings, list[str]]:
@@ -139,22 +149,28 @@ def _parts(target: Part, target_val: Part | None, anchors: Sequence[Anchor]) -> 
     return [target, *held, *(part for anchor in anchors for part in anchor.parts())]
 
 
-def _features(model: nn.Module, layer: nn.Module | None, probe: Probe, q: Question, parts: Sequence[Part]) -> Features:
-    """h, with what was saved of it; at a submodule, from the same pass as the old model's outputs."""
-    size = q.settings.batch_size
+def _of_length(u: Tensor, q: Question) -> Tensor:
+    return nn.functional.normalize(u, dim=1) if q.unit_features else u
 
-    def of_length(u: Tensor) -> Tensor:
-        return nn.functional.normalize(u, dim=1) if q.unit_features else u
 
-    features = Features(lambda x: of_length(identity(x)), batch_size=size)
-    for part in parts if q.features != "identity" else ():
-        if layer is None:
-            u = _saved(part, "features", "--features saved")
-        else:
-            u, z = extract_with_outputs(model, layer, part.sample.x, batch_size=size)
-            probe.know(part.sample, z)
-        features.know(part.sample, of_length(u))
-    return features
+def _known(
+    part: Part, models: tuple[AnyModel, AnyModel], update: Update, layer: nn.Module | None, q: Question, *, like: Part
+) -> dict[str, Tensor]:
+    """What was saved of a part; features at a submodule come from the same pass as the old model's outputs."""
+    known = {
+        name: _saved(part, key, f"no {option}", like=like)
+        for model, name, key, option in zip(
+            models, ("outputs", "new_outputs"), ("logits", "new_logits"), update.names, strict=True
+        )
+        if isinstance(model, SavedOutputs)
+    }
+    if q.features == "saved":
+        known["features"] = _of_length(_saved(part, "features", "--features saved"), q)
+    elif layer is not None:
+        size, old = q.settings.batch_size, cast(nn.Module, update.models[0])
+        u, known["outputs"] = extract_with_outputs(old, layer, part.sample.x, batch_size=size)
+        known["features"] = _of_length(u, q)
+    return known
 
 
 def _check_classes(q: Question, num_outputs: int) -> None:

@@ -15,7 +15,7 @@ from experiments.analysis.frame import (
     where,
 )
 from tests.experiments.analysis.synthetic_records import both, grid, isolation, record
-from trace.scores import trace_mmd, trace_proxy, trace_w
+from trace.scores import SCORES, score
 
 
 def test_all_pairs_of_all_models_are_rows():
@@ -75,14 +75,15 @@ def test_scores_are_those_of_the_library(transport):
     frame = where(synthetic_frame([record(transport=transport)]), model="mlp")
     c_h = {"distance": 0.7, "mmd": 0.4}
     frame |= proxies(frame, c_h)
+    assert (frame["transport"] == transport).all()
     for i in range(size(frame)):
         row = {name: column[i] for name, column in frame.items()}
-        change, scale, w, mmd = (row[name] for name in ("output_distance", "sensitivity_target", "transport", "mmd"))
-        assert w == transport
-        assert row["trace_w"] == pytest.approx(trace_w(change, scale, w))
-        assert row["trace_mmd"] == pytest.approx(trace_mmd(change, row["rkhs_norm"], mmd))
-        assert row["proxy_ot"] == pytest.approx(trace_proxy(change, scale, w, c_h=0.7))
-        assert row["proxy_mmd"] == pytest.approx(trace_proxy(change, scale, mmd, c_h=0.4))
+        for name in ("trace_w", "trace_mmd", "bound_ot", "bound_full_mmd", "bound_hybrid", "model_change", "distance"):
+            parts = {part: row[part] for part in SCORES[name].parts}
+            assert row[name] == pytest.approx(score(name, **parts))
+        change = {"output_distance": row["output_distance"], "sensitivity_target": row["sensitivity_target"]}
+        assert row["proxy_ot"] == pytest.approx(score("proxy_ot", **change, transport=transport, c_h=0.7))
+        assert row["proxy_mmd"] == pytest.approx(score("proxy_mmd", **change, mmd=row["mmd"], c_h=0.4))
 
 
 def test_an_evaluated_candidate_cannot_calibrate():

@@ -42,7 +42,9 @@ def test_another_key_is_another_value(tmp_path, key):
     assert shared(tmp_path, "b", {"seed": 1}, count(calls, 3)) == 3, "another kind is another value"
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-3], lambda b: b[:100] + b"x" + b[101:], lambda b: b"", lambda b: b"a"])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-3], lambda b: b[:100] + b"x" + b[101:], lambda b: b"", lambda b: b"a"]
+)
 def test_a_damaged_file_is_computed_again(tmp_path, damage, capsys):
     calls = []
     shared(tmp_path, "a", {}, count(calls, [1.0, 2.0]))

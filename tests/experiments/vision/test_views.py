@@ -11,7 +11,7 @@ from experiments.vision.finetune import TrainSpec, train
 from experiments.vision.study import Domain, error, sample
 from experiments.vision.views import beside, features_of, heads, view
 from trace import Sample, diagnose
-from trace.evidence import measure_shift
+from trace.evidence import Known, measure_shift
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
 
@@ -52,7 +52,7 @@ def test_the_diagnostic_is_that_of_the_models_themselves(pair):
     q, update, source, target = pair
     seen, seen_target = view(q, source, device="cpu"), view(q, target, device="cpu")
     shift = measure_shift(seen.train, seen_target.train, SETTINGS)
-    options = {"loss": LOSS, "shift": shift, "settings": SETTINGS}
+    options = {"loss": LOSS, "known": Known(shift=shift), "settings": SETTINGS}
     direct = diagnose(
         q, update, sample(source.train), sample(target.train),
         source_val=sample(source.val), target_val=sample(target.val), anchor_test=sample(source.test),

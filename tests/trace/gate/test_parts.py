@@ -7,8 +7,7 @@ import torch
 
 from trace import Policy, Sample, Settings, decide, diagnose
 from trace.estimators import gradient_quantile
-from trace.gate.intervals import score_interval
-from trace.gate.parts import mmd, sensitivity, transport
+from trace.gate.intervals import mmd, score_interval, sensitivity, transport
 from trace.losses import ClippedCrossEntropy
 from trace.report.verdict import to_text
 

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from trace.gate.intervals import SCORES
+from trace.scores import GATE_SCORES
 
 from .test_policy import past_csv
 
@@ -150,7 +150,7 @@ def test_help_says_all_that_a_policy_needs(tool):
     for command in ("gate", "calibrate"):
         code, out, _ = tool(command, "--help")
         assert code == 0
-        assert all(f"  {name} " in out for name in SCORES)
+        assert all(f"  {name} " in out for name in GATE_SCORES)
         assert all(word in out for word in ("risk_change", "harmful", "pac" if command == "calibrate" else "anchors:"))
     assert "configs/" not in tool("gate", "--help")[1]  # not part of the wheel
     for key in ("new_logits", "features", ".safetensors"):
