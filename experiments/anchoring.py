@@ -30,7 +30,8 @@ from trace.worlds import world
 from .engine.errors import UserError
 from .engine.run import Context
 from .engine.seeds import seeded
-from .pairs.measure import LOSS, Row, columns
+from .pairs.measure import Row, columns
+from .pairs.settings import LossConfig
 from .pairs.train import ModelSpec, draw_source, draw_target, fit_sources, labels
 from .vision.batches import Rows
 from .vision.finetune import distillation
@@ -78,6 +79,7 @@ class Case(NamedTuple):
     source: Parts
     target: Parts
     recipe: Recipe
+    loss: Loss
 
 
 class Update(NamedTuple):
@@ -153,7 +155,7 @@ def added(method: str, weight: float, case: Case, generator: Generator) -> Term:
     anchor, size = case.source.train, case.recipe.batch_size
     if method in KINDS:
         penalty = AnchorPenalty(
-            case.old, anchor.x, kind=method, weight=weight, loss=LOSS, batch_size=size, generator=generator
+            case.old, anchor.x, kind=method, weight=weight, loss=case.loss, batch_size=size, generator=generator
         )
         return lambda model, _x, _logits: penalty(model)
     if method == "rehearsal":
@@ -203,7 +205,7 @@ def _strengths() -> dict[str, list[float]]:
 
 
 @dataclass(frozen=True)
-class Config(VisionConfig):
+class Config(VisionConfig, LossConfig):
     study: str = "moons_warp"
     """moons_warp, whose keys are severity, n, test_size and model; or images, with all others."""
     severity: float = 1.0
@@ -249,14 +251,16 @@ def _moons(config: Config, context: Context) -> Case:
         made.source(config.test_size, generator=seeded("test")),
         made.target(config.test_size, generator=seeded("target test")),
     )
-    return Case(old, Parts(*source, tests[0]), Parts(*target, tests[1]), config.recipes["moons_warp"])
+    return Case(old, Parts(*source, tests[0]), Parts(*target, tests[1]), config.recipes["moons_warp"], config.loss())
 
 
 def _images(config: Config, context: Context) -> Case:
     study = Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
     old = study.source_model(source, context).to(config.device)
-    return Case(old, _parts(source, config.device), _parts(target, config.device), config.recipes["images"])
+    return Case(
+        old, _parts(source, config.device), _parts(target, config.device), config.recipes["images"], config.loss()
+    )
 
 
 def _parts(domain: Domain[Rows], device: str) -> Parts:
@@ -281,9 +285,9 @@ class _Seen(NamedTuple):
 def _measured(case: Case, old: _Seen, new: _Seen) -> Row:
     """The change on the anchor's test sample, the target's errors, and the terms on held-out anchor inputs."""
     y = labels(case.source.test)
-    terms = anchor_terms(old.anchor_held_out, new.anchor_held_out, LOSS)
+    terms = anchor_terms(old.anchor_held_out, new.anchor_held_out, case.loss)
     return {
-        "risk_change": _mean(LOSS, new.anchor, y) - _mean(LOSS, old.anchor, y),
+        "risk_change": _mean(case.loss, new.anchor, y) - _mean(case.loss, old.anchor, y),
         "error_change": _mean(ERROR, new.anchor, y) - _mean(ERROR, old.anchor, y),
         "anchor_error_before": _mean(ERROR, old.anchor, y),
         "target_error_before": _mean(ERROR, old.target_test, labels(case.target.test)),

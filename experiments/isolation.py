@@ -17,11 +17,12 @@ from .engine.errors import UserError
 from .engine.run import Context
 from .pairs.cell import Cell, measure
 from .pairs.measure import columns
+from .pairs.settings import MeasureConfig
 from .pairs.train import Member, ModelSpec, check_some
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(MeasureConfig):
     profile: str = "cpu"
     world: str = "blobs_shift"
     vary: str = "lr"
@@ -57,7 +58,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     else:
         points = [(severity, config.model.finetune_lr) for severity in config.severities]
     worlds = {severity: world(config.world, severity=severity) for severity, _ in points}
-    cell = Cell.draw(worlds, seeds, sizes=(config.n, config.n), test_size=config.test_size)
+    cell = Cell.draw(worlds, seeds, sizes=(config.n, config.n), test_size=config.test_size, keys=config)
     pairs = [Member(severity, decay, seed, lr) for severity, lr in points for seed in seeds]
     found = measure(config.model, cell, pairs, lambda epoch, losses: context.log(epoch, loss=float(losses.mean())))
     return {"columns": columns(found.rows), "remainders": found.remainders}

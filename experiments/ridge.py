@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from torch import Generator
 
-from trace import Diagnostic, Settings
+from trace import Diagnostic
 
 from .engine.errors import UserError
 from .engine.records import significant
 from .engine.run import Context
+from .pairs.settings import SettingsConfig
 from .regression import forms as forms
 from .regression.forms import Array, Problem, log_log_slope
 from .regression.samples import diagnosed, monte_carlo_errors, refit_curves
@@ -43,7 +44,7 @@ def _log_grid() -> list[float]:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(SettingsConfig):
     profile: str = "cpu"
     """Name of the variant."""
     seed: int = 0
@@ -58,8 +59,6 @@ class Config:
     """Between mu and w*, in degrees."""
     sigma: float = 0.5
     """Standard deviation of the label noise, beside |w*| = 1."""
-    q: float = 0.99
-    """Level of the gradient quantile that stands in for L_x."""
     shifts: list[float] = field(default_factory=_log_grid)
     """Sizes |mu| of the curves, in standard deviations of an input, ascending."""
     num_draws: int = 10_000
@@ -120,7 +119,7 @@ def closed_part(problem: Problem, config: Config) -> dict[str, Any]:
 def finite_part(problem: Problem, config: Config) -> dict[str, Any]:
     """Risk change of fitted models against the shift, and the whole diagnostic at some shifts."""
     refits = refit_curves(problem, config.shifts, n=config.n, generator=Generator().manual_seed(config.seed))
-    settings = Settings(q=config.q, distance=config.distance)  # type: ignore[arg-type]
+    settings = config.settings()
     rows = []
     for k, m in enumerate(config.sample_shifts):
         generator = Generator().manual_seed(1000 * (config.seed + 1) + k)

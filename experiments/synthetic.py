@@ -12,25 +12,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from trace.worlds import ShiftWorld, world
+from trace.worlds import ShiftWorld, fields_of, world
 
 from .engine.errors import UserError
 from .engine.run import Context
 from .pairs.cell import Cell, measure
 from .pairs.measure import columns
 from .pairs.portrait import portrait
+from .pairs.settings import MeasureConfig
 from .pairs.train import ModelSpec, check_some, members, protocol
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(MeasureConfig):
     profile: str = "cpu"
     world: str = "blobs_shift"
     """A file of trace/worlds."""
     options: dict[str, float] = field(default_factory=dict)
     """Further fields of the world, such as {rotation: 30}."""
     labels: str = "travel"
-    """Moved points keep their labels (travel), or get new ones from the source's P(y|x) (invariant)."""
+    """Moved points keep their labels (travel), or get new ones from the source's P(y|x) (invariant); a world that
+    offers no choice keeps P(y|x), and its config says invariant."""
     n: int = 2000
     n_target: int = 2000
     severities: list[float] = field(default_factory=lambda: [0.0, 0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0])
@@ -50,6 +52,8 @@ class Config:
     def __post_init__(self) -> None:
         if not self.models:
             object.__setattr__(self, "models", protocol(self.world))
+        if "labels" not in fields_of(self.world):
+            object.__setattr__(self, "labels", "invariant")
         check_some("synthetic", severities=self.severities, seeds=self.seeds)
         for spec in self.models:
             check_some("synthetic", **{f"weight_decays of model {spec.name}": spec.weight_decays})
@@ -61,9 +65,14 @@ class Config:
 def run(config: Config, context: Context) -> dict[str, Any]:
     seeds = [config.seed + seed for seed in config.seeds]
     worlds = {severity: _world(config, severity) for severity in config.severities}
-    sizes = (config.n, config.n_target)
     cell = Cell.draw(
-        worlds, seeds, sizes=sizes, test_size=config.test_size, shared=config.shared_draw, exact=config.details
+        worlds,
+        seeds,
+        sizes=(config.n, config.n_target),
+        test_size=config.test_size,
+        keys=config,
+        shared=config.shared_draw,
+        exact=config.details,
     )
     return {spec.name: _measured(spec, cell, config, context) for spec in config.models}
 
@@ -84,7 +93,7 @@ def _measured(spec: ModelSpec, cell: Cell, config: Config, context: Context) -> 
 
 def _world(config: Config, severity: float) -> ShiftWorld:
     fields: dict[str, Any] = {**config.options, "severity": severity}
-    if config.labels != "travel":
+    if "labels" in fields_of(config.world):
         fields["labels"] = config.labels
     return world(config.world, **fields)
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from torch import nn
 
-from trace import Sample
+from trace import Sample, Settings
 from trace.features import FeatureMap
+from trace.losses import Loss
 from trace.training.fit import Progress
-from trace.worlds import ShiftWorld
+from trace.worlds import ShiftWorld, num_classes
 
 from ..engine.seeds import seeded
 from .measure import (
@@ -26,7 +27,18 @@ from .measure import (
     row,
     source_features,
 )
-from .train import Member, ModelSpec, Split, draw_source, draw_target, feature_map, fit_sources, fit_updates
+from .settings import MeasureConfig
+from .train import (
+    Member,
+    ModelSpec,
+    Split,
+    check_classes,
+    draw_source,
+    draw_target,
+    feature_map,
+    fit_sources,
+    fit_updates,
+)
 
 
 @dataclass
@@ -39,6 +51,9 @@ class Cell:
     sources: dict[int, Split]
     targets: dict[tuple[float, int], Split]
     test: Sample
+    loss: Loss
+    settings: Settings
+    num_classes: int = 2
     exact: bool = False
     """Measure the exact W1 as well, between inputs: in features it would cost a solve for every model."""
     features: dict[object, SourceFeatures] = field(default_factory=dict)
@@ -52,6 +67,7 @@ class Cell:
         *,
         sizes: tuple[int, int],
         test_size: int,
+        keys: MeasureConfig,
         shared: bool = False,
         exact: bool = False,
     ) -> Cell:
@@ -64,7 +80,10 @@ class Cell:
                 for severity, made in worlds.items()
                 for seed in seeds
             },
-            test=any_world.source(test_size, generator=seeded("test")),
+            test=check_classes(any_world, any_world.source(test_size, generator=seeded("test"))),
+            loss=keys.loss(),
+            settings=keys.settings(),
+            num_classes=num_classes(any_world),
             exact=exact,
         )
 
@@ -74,10 +93,11 @@ class Cell:
         space = () if on_inputs else (spec.name, member.weight_decay)
         near, far = (space, member.seed), (space, member.seed, member.severity)
         if near not in self.features:
-            self.features[near] = source_features(h, self.sources[member.seed], member.seed)
+            self.features[near] = source_features(h, self.sources[member.seed], member.seed, self.settings)
         if far not in self.measured:
             target = self.targets[member.severity, member.seed]
-            self.measured[far] = distances(h, self.features[near], target, exact=self.exact and on_inputs)
+            exact = self.exact and on_inputs
+            self.measured[far] = distances(h, self.features[near], target, self.settings, exact=exact)
         return self.measured[far]
 
 
@@ -93,10 +113,10 @@ class Measured(NamedTuple):
 
 def measure(spec: ModelSpec, cell: Cell, pairs: Sequence[Member], progress: Progress | None = None) -> Measured:
     """Q and Q~ of every pair, and the row that a record keeps of it."""
-    q = fit_sources(spec, cell.sources)
+    q = fit_sources(spec, cell.sources, classes=cell.num_classes)
     updates = fit_updates(spec, q, cell.targets, pairs, progress)
     models = {key: q.stack.member(i) for key, i in q.position.items()}
-    losses = {key: anchor_losses(model, cell.test) for key, model in models.items()}
+    losses = {key: anchor_losses(model, cell.test, cell.loss) for key, model in models.items()}
     old, new, rows = [], [], []
     sizes_alone: dict[str, float] = {}
     for i, member in enumerate(pairs):
@@ -113,6 +133,7 @@ def _pair(spec: ModelSpec, cell: Cell, member: Member, old: nn.Sequential, new: 
     h = feature_map(spec, old)
     between = cell.distances(spec, member, h)
     source, target = cell.sources[member.seed], cell.targets[member.severity, member.seed]
-    diagnostic = diagnose_pair(old, new, source, target, between, h, (losses, anchor_losses(new, cell.test)))
+    both = (losses, anchor_losses(new, cell.test, cell.loss))
+    diagnostic = diagnose_pair(old, new, source, target, between, h, both, cell.loss, cell.settings)
     found = {**row(diagnostic), "floor": between.floor}
     return found if between.w1 is None else {**found, "wasserstein1": between.w1}

@@ -11,19 +11,17 @@ from torch import Tensor, nn
 
 from trace import Diagnostic, Sample, Settings, diagnose
 from trace.estimators.rkhs_norm import Spectrum, kernel_spectrum
-from trace.estimators.sinkhorn import SelfTransport, self_transport, sinkhorn_floor
+from trace.estimators.sinkhorn import SelfTransport, sinkhorn_floor
 from trace.estimators.wasserstein1 import wasserstein1
-from trace.evidence import Known, RiskChange, Shift, measure_shift
+from trace.evidence import Known, RiskChange, Shift, measure_shift, shared_self
 from trace.features import FeatureMap, extract
-from trace.losses import ClippedCrossEntropy, ZeroOne
+from trace.losses import Loss, ZeroOne
 from trace.training.stack import sigmoid_twin
 
 from ..engine.records import significant
 from ..engine.seeds import seeded
 from .train import Split
 
-LOSS = ClippedCrossEntropy()
-SETTINGS = Settings()
 DIGITS = 6
 """Significant digits of stored numbers."""
 
@@ -53,33 +51,32 @@ class SourceFeatures(NamedTuple):
     """Source features with their self-transport and floor, shared by all targets."""
 
     u: Tensor
-    self_transport: SelfTransport
+    self_transport: SelfTransport | None
     floor: float
 
 
 @torch.no_grad()
-def anchor_losses(model: nn.Sequential, test: Sample, *, chunk: int = 20_000) -> Losses:
+def anchor_losses(model: nn.Sequential, test: Sample, loss: Loss, *, chunk: int = 20_000) -> Losses:
     """Losses and 0-1 errors on a large test sample, in chunks."""
     if test.y is None:
         raise ValueError("the anchor test sample must have labels: return Sample(x, y) from the world")
     twin = sigmoid_twin(model)
     logits = torch.cat([twin(x) for x in test.x.split(chunk)])
-    return Losses(LOSS(logits, test.y).double(), ZeroOne()(logits, test.y).double())
+    return Losses(loss(logits, test.y).double(), ZeroOne()(logits, test.y).double())
 
 
-def source_features(h: FeatureMap, source: Split, seed: int) -> SourceFeatures:
+def source_features(h: FeatureMap, source: Split, seed: int, settings: Settings) -> SourceFeatures:
     u = extract(h, source.train.x)
     half = sinkhorn_floor(
-        u, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters, num_splits=1, generator=seeded("floor", seed)
+        u, epsilon=settings.epsilon, num_iters=settings.num_iters, num_splits=1, generator=seeded("floor", seed)
     )
-    own = self_transport(u, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters)
-    return SourceFeatures(u, own, half.value)
+    return SourceFeatures(u, shared_self(u, settings), half.value)
 
 
-def distances(h: FeatureMap, source: SourceFeatures, target: Split, *, exact: bool) -> Distances:
+def distances(h: FeatureMap, source: SourceFeatures, target: Split, settings: Settings, *, exact: bool) -> Distances:
     u = extract(h, target.train.x)
-    shift = measure_shift(source.u, u, SETTINGS, source_self=source.self_transport)
-    spectrum = kernel_spectrum(extract(h, target.val.x), kernel=SETTINGS.kernel, bandwidth=shift.mmd.bandwidth)
+    shift = measure_shift(source.u, u, settings, source_self=source.self_transport)
+    spectrum = kernel_spectrum(extract(h, target.val.x), kernel=settings.kernel, bandwidth=shift.mmd.bandwidth)
     return Distances(shift, spectrum, source.floor, wasserstein1(source.u, u).value if exact else None)
 
 
@@ -91,6 +88,8 @@ def diagnose_pair(
     between: Distances,
     h: FeatureMap,
     losses: tuple[Losses, Losses],
+    loss: Loss,
+    settings: Settings,
 ) -> Diagnostic:
     """The full diagnostic; the anchor losses of both models were computed before, Q's once for all its updates."""
     change, wrong = (after - before for before, after in zip(*losses, strict=True))
@@ -101,9 +100,9 @@ def diagnose_pair(
         target.train,
         source_val=source.val,
         target_val=target.val,
-        loss=LOSS,
+        loss=loss,
         feature_map=h,
-        settings=SETTINGS,
+        settings=settings,
         known=Known(
             shift=between.shift,
             spectrum=between.spectrum,

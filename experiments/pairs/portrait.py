@@ -16,7 +16,10 @@ CELLS = 41
 
 
 def portrait(old: nn.Module, new: nn.Module, source: Split, target: Split) -> dict[str, Any]:
-    """Points and labels of both samples; where ``score`` (logit of class 1 minus class 0) is 0 lies the boundary."""
+    """Points and labels of both samples, and of each class but the first the margin of both models on a grid.
+
+    The margin of a class is its logit less the largest other one: where it is 0 lies the class's boundary.
+    """
     shown = torch.cat([source.train.x[:POINTS], target.train.x[:POINTS]])
     low, high = shown.min(dim=0).values - 0.3, shown.max(dim=0).values + 0.3
     x, y = (torch.linspace(float(a), float(b), CELLS) for a, b in zip(low, high, strict=True))
@@ -26,16 +29,18 @@ def portrait(old: nn.Module, new: nn.Module, source: Split, target: Split) -> di
         "y": _short(y),
         "source": _points(source),
         "target": _points(target),
-        "score": _short(_scores(old, grid)),
-        "new_score": _short(_scores(new, grid)),
+        "margins": _short(_margins(old, grid)),
+        "new_margins": _short(_margins(new, grid)),
     }
 
 
 @torch.no_grad()
-def _scores(model: nn.Module, grid: Tensor) -> Tensor:
-    """``[CELLS, CELLS]``, rows along y."""
+def _margins(model: nn.Module, grid: Tensor) -> Tensor:
+    """``[C - 1, CELLS, CELLS]``, rows along y."""
     logits = model(grid)
-    return (logits[:, 1] - logits[:, 0]).clamp(-20, 20).view(CELLS, CELLS)
+    own = torch.eye(logits.shape[1], dtype=torch.bool)
+    margins = [logits[:, k] - logits[:, ~own[k]].amax(dim=1) for k in range(1, logits.shape[1])]
+    return torch.stack(margins).clamp(-20, 20).view(-1, CELLS, CELLS)
 
 
 def _points(split: Split) -> dict[str, Any]:

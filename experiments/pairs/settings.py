@@ -9,18 +9,7 @@ from trace.losses import ClippedCrossEntropy
 
 
 @dataclass(frozen=True)
-class LossConfig:
-    """The loss of the risks: cross-entropy of logits clipped to ``[-clip, clip]``."""
-
-    clip: float = ClippedCrossEntropy.clip_at
-    """Logits are clipped to [-clip, clip] before the cross-entropy, which bounds it."""
-
-    def loss(self) -> ClippedCrossEntropy:
-        return ClippedCrossEntropy(self.clip)
-
-
-@dataclass(frozen=True)
-class MeasureConfig(LossConfig):
+class SettingsConfig:
     """`trace.Settings`, key by key."""
 
     q: float = Settings.q
@@ -58,6 +47,20 @@ class MeasureConfig(LossConfig):
         Raises:
             ValueError: for a number out of its range.
         """
-        return Settings(
-            **{field.name: getattr(self, field.name) for field in fields(MeasureConfig) if field.name != "clip"}
-        )
+        return Settings(**{field.name: getattr(self, field.name) for field in fields(SettingsConfig)})
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """The loss of classifiers."""
+
+    clip: float = ClippedCrossEntropy.clip_at
+    """Logits are clipped to [-clip, clip] before the cross-entropy, which bounds it."""
+
+    def loss(self) -> ClippedCrossEntropy:
+        return ClippedCrossEntropy(self.clip)
+
+
+@dataclass(frozen=True)
+class MeasureConfig(LossConfig, SettingsConfig):
+    """Both, for experiments that run the whole diagnostic of classifiers."""

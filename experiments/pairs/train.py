@@ -16,7 +16,7 @@ from trace import Sample, stratified_split
 from trace.features import FeatureMap, identity, l2_normalised
 from trace.training.fit import Progress, fit, fit_logistic
 from trace.training.stack import Stack
-from trace.worlds import ShiftWorld
+from trace.worlds import ShiftWorld, num_classes
 
 from ..engine.errors import UserError
 from ..engine.seeds import seeded
@@ -77,14 +77,14 @@ class Split(NamedTuple):
 
 def draw_source(world: ShiftWorld, n: int, seed: int) -> Split:
     """S and its validation split V (``app:common-impl``: 15%, stratified)."""
-    sample = two_classes(world, world.source(n, generator=seeded("base", seed)))
+    sample = check_classes(world, world.source(n, generator=seeded("base", seed)))
     return Split(*stratified_split(sample, generator=seeded("source split", seed)))
 
 
 def draw_target(world: ShiftWorld, n: int, seed: int, *, shared: bool = False) -> Split:
     """S~ and V~; ``shared`` moves the very points that the source drew, else they are drawn afresh."""
     base = ("base", seed) if shared else ("target", seed, world.severity)
-    sample = two_classes(world, world.target(n, generator=seeded(*base)))
+    sample = check_classes(world, world.target(n, generator=seeded(*base)))
     return Split(*stratified_split(sample, generator=seeded("target split", seed)))
 
 
@@ -104,12 +104,14 @@ class Sources(NamedTuple):
     position: dict[tuple[float, int], int]
 
 
-def fit_sources(spec: ModelSpec, sources: dict[int, Split], progress: Progress | None = None) -> Sources:
-    """Q for every weight decay and seed."""
+def fit_sources(
+    spec: ModelSpec, sources: dict[int, Split], *, classes: int = 2, progress: Progress | None = None
+) -> Sources:
+    """Q for every weight decay and seed, with one output a class."""
     keys = [(decay, seed) for decay in spec.weight_decays for seed in sources]
     stack = _trained(
         spec,
-        _first(spec, sources, [seed for _, seed in keys]),
+        _first(spec, sources, [seed for _, seed in keys], classes),
         [sources[seed].train for _, seed in keys],
         [(decay, spec.lr, ("order", seed)) for decay, seed in keys],
         spec.epochs,
@@ -131,16 +133,22 @@ def fit_updates(
         first = sources.stack.select([sources.position[m.weight_decay, m.seed] for m in pairs])
         epochs, steps = spec.finetune_epochs, [m.finetune_lr for m in pairs]
     else:
-        first = _first(spec, targets, [m.seed for m in pairs])
+        first = _first(spec, targets, [m.seed for m in pairs], sources.stack.weights[-1].shape[-1])
         epochs, steps = spec.epochs, [spec.lr] * len(pairs)
     orders = [(m.weight_decay, lr, ("target order", m.seed)) for m, lr in zip(pairs, steps, strict=True)]
     return _trained(spec, first, samples, orders, epochs, progress)
 
 
-def _first(spec: ModelSpec, splits: dict[int, Split] | dict[tuple[float, int], Split], seeds: list[int]) -> Stack:
+def _first(
+    spec: ModelSpec, splits: dict[int, Split] | dict[tuple[float, int], Split], seeds: list[int], classes: int
+) -> Stack:
     """Untrained members, one per seed."""
+    if spec.logistic and classes > 2:
+        raise UserError(f"model {spec.name} is fitted for two classes, and the world has {classes}: take a perceptron")
     dim = next(iter(splits.values())).train.x.shape[1]
-    return Stack.draw([dim, *spec.hidden, 2], [seeded("first", seed) for seed in seeds], activation=spec.activation)
+    return Stack.draw(
+        [dim, *spec.hidden, classes], [seeded("first", seed) for seed in seeds], activation=spec.activation
+    )
 
 
 def _trained(
@@ -177,14 +185,14 @@ def labels(sample: Sample) -> Tensor:
     return sample.y
 
 
-def two_classes(world: ShiftWorld, sample: Sample) -> Sample:
-    """A sample of a world, if its labels are 0 and 1: every model of a cell has two outputs."""
+def check_classes(world: ShiftWorld, sample: Sample) -> Sample:
+    """A sample of a world, if its labels are classes that the world declares."""
     low, high = (int(end) for end in labels(sample).aminmax())
-    if low < 0 or high > 1:
+    if low < 0 or high >= num_classes(world):
         name = type(world).__module__.rpartition(".")[2]
         raise UserError(
-            f"world {name} draws labels from {low} to {high}, but the models of these experiments have two outputs: "
-            "make its labels 0 and 1"
+            f"world {name} draws labels from {low} to {high} and declares {num_classes(world)} classes: make them 0 to "
+            f"{num_classes(world) - 1}, or set num_classes in its file"
         )
     return sample
 

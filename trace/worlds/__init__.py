@@ -5,7 +5,8 @@ A world file defines a frozen dataclass ``World``. All its fields have defaults,
 
 Where points are moved, their labels can ``travel`` with them, which changes P(y|x), or be drawn anew from the source's
 P(y|x), ``invariant``, which is covariate shift in the strict sense. A world offers the choice with a field ``labels``;
-without it, the world says that its P(y|x) does not change.
+without it, the world says that its P(y|x) does not change. Labels are 0 and 1, or ``0..num_classes - 1`` where a world
+has a ``num_classes``, as a field or a class variable.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ class ShiftWorld(Protocol):
     def severity(self) -> float: ...
     def source(self, n: int, *, generator: Generator) -> Sample: ...
     def target(self, n: int, *, generator: Generator) -> Sample: ...
+
+
+def num_classes(world: ShiftWorld) -> int:
+    """How many classes a world draws labels from: its ``num_classes``, or 2."""
+    return int(getattr(world, "num_classes", 2))
 
 
 def names() -> list[str]:
