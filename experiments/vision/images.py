@@ -1,4 +1,4 @@
-"""Image sets: which files, which labels, how they are opened, and the data sets that they come from."""
+"""Image sets: which files, which labels, and the data sets that they come from."""
 
 from __future__ import annotations
 
@@ -11,25 +11,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from PIL.Image import Image
-
-from trace.io import images
-from trace.io.errors import ToolError
+from trace.io.splits import read_split
 
 from ..engine.config import CONFIGS, read_mapping, typed
 from ..engine.errors import MissingFileError, UserError
 from ..engine.records import ROOT
-from .splits import class_names, domains_in, read_split, split_file, splits_in
+from .splits import class_names, domains_in, split_file, splits_in
 
 OnBroken = Literal["error", "skip"]
 FOLDERS = {"emoji": "emoji-1", "domainnet": "domainnet"}
 """Where the known data sets stand below ``data_home()``."""
 
 _SHOWN = 3
-
-
-class BrokenImageError(UserError):
-    """An image that is missing, truncated, or no image."""
 
 
 class ImageSet(NamedTuple):
@@ -69,18 +62,6 @@ def digest(image_set: ImageSet) -> str:
     for path, label in zip(image_set.paths, image_set.labels, strict=True):
         sha.update(f"{path}\0{label}\0{(image_set.root / path).stat().st_size}\n".encode())
     return sha.hexdigest()
-
-
-def open_image(path: Path) -> Image:
-    """An image in RGB; what is transparent becomes white.
-
-    Raises:
-        BrokenImageError: where it is missing, truncated, or no image.
-    """
-    try:
-        return images.open_image(path)
-    except ToolError as error:
-        raise BrokenImageError(f"{error}, or leave broken images out with on_broken=skip") from error
 
 
 def present(image_set: ImageSet, *, on_broken: OnBroken = "error") -> ImageSet:

@@ -1,4 +1,4 @@
-"""Split files of DomainNet's layout: ``DOMAIN_SPLIT.txt`` with one ``path label`` a line.
+"""A folder of DomainNet's layout: ``DOMAIN_SPLIT.txt`` with one ``path label`` a line.
 
 Labels come from these files alone: they count classes without regard to case, a listing of the folders would not.
 """
@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from trace.io import splits as split_files
-from trace.io.errors import ToolError
-from trace.io.splits import Entry
+from trace.io.splits import SplitEntry
 
-from ..engine.errors import MissingFileError, UserError
+from ..engine.errors import UserError
 
 SPLITS = ("train", "val", "test")
 _FIRST_DOMAINS = ("real", "painting", "sketch")
@@ -22,28 +20,7 @@ def split_file(root: Path, domain: str, split: str) -> Path:
     return root / f"{domain}_{split}.txt"
 
 
-def read_split(path: Path) -> list[Entry]:
-    """The entries of a split file.
-
-    Raises:
-        UserError: where it is absent, or with the line that is no ``path label`` or contradicts an earlier one.
-    """
-    try:
-        return split_files.read_split(path)
-    except FileNotFoundError as error:
-        raise MissingFileError(
-            f"{path} does not exist: the folder needs DOMAIN_train.txt and DOMAIN_test.txt with `path label` lines"
-        ) from error
-    except ToolError as error:
-        raise UserError(str(error)) from error
-
-
-def write_split(entries: Iterable[Entry]) -> str:
-    """The text of a split file."""
-    return "".join(f"{entry.path} {entry.label}\n" for entry in entries)
-
-
-def class_names(entries: Iterable[Entry], names: dict[int, str], origin: Path) -> dict[int, str]:
+def class_names(entries: Iterable[SplitEntry], names: dict[int, str], origin: Path) -> dict[int, str]:
     """``names`` with what a split file adds: the folder of an image is the name of its label.
 
     Raises:

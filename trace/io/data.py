@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from .arrays import array_rows, read_npz, read_safetensors
-from .errors import ToolError
+from .errors import UserError
 from .images import Transform, image_rows
 from .rows import Rows
 from .tables import read_table, table_rows
@@ -37,11 +37,11 @@ def read_rows(path: str, reading: Reading, *, labelled: bool) -> Rows:
     """The rows of a file or folder; ``labelled`` samples are refused without the label column that was asked for.
 
     Raises:
-        ToolError: for a missing file, an unknown format, or contents that cannot be used.
+        UserError: for a missing file, an unknown format, or contents that cannot be used.
     """
     file = Path(path)
     if not file.exists():
-        raise ToolError(f"{path} does not exist: check the path")
+        raise UserError(f"{path} does not exist: check the path")
     kind = "folder" if file.is_dir() else file.suffix.lower()
     if kind == ".npz":
         return array_rows(read_npz(file), file)
@@ -52,4 +52,4 @@ def read_rows(path: str, reading: Reading, *, labelled: bool) -> Rows:
         return table_rows(frame, file, label=reading.label, labelled=labelled, columns=reading.columns)
     if kind in ("folder", ".txt"):
         return image_rows(file, reading.transform, limit=reading.limit, generator=reading.generator)
-    raise ToolError(f"{path}: data of this kind are not known: use {FORMATS}")
+    raise UserError(f"{path}: data of this kind are not known: use {FORMATS}")

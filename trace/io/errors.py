@@ -6,8 +6,12 @@ import importlib
 from typing import Any
 
 
-class ToolError(ValueError):
-    """One sentence that names the culprit and the remedy."""
+class UserError(ValueError):
+    """One sentence that names the culprit and the remedy: a command line prints it alone, without a traceback."""
+
+
+class MissingFileError(UserError, FileNotFoundError):
+    """A file that is not where it was named, or that another command has to write first."""
 
 
 _DISTRIBUTIONS = {"PIL": "pillow", "yaml": "PyYAML"}
@@ -18,7 +22,7 @@ def require(module: str, *, purpose: str) -> Any:
     """Import an optional package, or a module of it, when it is first needed.
 
     Raises:
-        ToolError: where it is not installed, with what to install.
+        UserError: where it is not installed, with what to install.
     """
     package = module.split(".")[0]
     try:
@@ -27,7 +31,7 @@ def require(module: str, *, purpose: str) -> Any:
         if error.name is None or error.name.split(".")[0] != package:
             raise
         name = _DISTRIBUTIONS.get(package, package)
-        raise ToolError(f"{purpose} needs the package {name}: pip install {name}") from error
+        raise UserError(f"{purpose} needs the package {name}: pip install {name}") from error
 
 
 def first_line(error: BaseException) -> str:

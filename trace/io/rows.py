@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..sample import Sample, stratified_split
-from .errors import ToolError
+from .errors import UserError
 
 
 class Rows(NamedTuple):
@@ -83,27 +83,27 @@ def targets(rows: Rows, classes: Sequence[str] | None, *, classification: bool) 
     """Class indices, or real targets in the inputs' precision.
 
     Raises:
-        ToolError: for missing labels, names without a list of classes, or a label that is none of the classes.
+        UserError: for missing labels, names without a list of classes, or a label that is none of the classes.
     """
     labels = rows.labels
     assert labels is not None
     numeric = np.issubdtype(labels.dtype, np.number)
     if numeric and not np.isfinite(labels).all():
         row = int(np.flatnonzero(~np.isfinite(labels))[0])
-        raise ToolError(f"{rows.origin}: the label of row {row} is missing or infinite: drop such rows")
+        raise UserError(f"{rows.origin}: the label of row {row} is missing or infinite: drop such rows")
     if not classification:
         if not numeric:
-            raise ToolError(f"{rows.origin}: the target {labels[0]!r} is no number, which squared error needs")
+            raise UserError(f"{rows.origin}: the target {labels[0]!r} is no number, which squared error needs")
         return torch.from_numpy(labels.astype(np.float64)).to(rows.x.dtype)
     if numeric and (labels != np.round(labels)).any():
         row = int(np.flatnonzero(labels != np.round(labels))[0])
-        raise ToolError(
+        raise UserError(
             f"{rows.origin}: the label of row {row} is {labels[row]:g}, no class: give whole numbers, or "
             "`--loss squared-error` for regression"
         )
     if classes is None or (numeric and not any(name.lstrip("-").isdigit() for name in classes)):
         if not numeric:
-            raise ToolError(
+            raise UserError(
                 f"{rows.origin}: labels are names such as {str(labels[0])!r}, and nothing says which output is which: "
                 "list them in the order of the outputs with --classes A,B,..."
             )
@@ -113,5 +113,5 @@ def targets(rows: Rows, classes: Sequence[str] | None, *, classification: bool) 
     unknown = next((key for key in keys if key not in index), None)
     if unknown is not None:
         shown = ", ".join(list(index)[:8]) + (", ..." if len(index) > 8 else "")
-        raise ToolError(f"{rows.origin}: {unknown!r} is none of the classes ({shown}): relabel it or drop its rows")
+        raise UserError(f"{rows.origin}: {unknown!r} is none of the classes ({shown}): relabel it or drop its rows")
     return torch.tensor([index[key] for key in keys])

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .errors import ToolError
+from .errors import UserError
 
 
 def check_outputs(paths: Mapping[str, str | None]) -> None:
@@ -22,11 +22,11 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
         paths: what every option names; None where it is not given.
 
     Raises:
-        ToolError: for a folder, a folder that is missing, or more than one output on the standard output.
+        UserError: for a folder, a folder that is missing, or more than one output on the standard output.
     """
     on_stdout = [option for option, path in paths.items() if path == "-"]
     if len(on_stdout) > 1:
-        raise ToolError(f"{' and '.join(on_stdout)} cannot share the standard output: give one of them a file")
+        raise UserError(f"{' and '.join(on_stdout)} cannot share the standard output: give one of them a file")
     for path in paths.values():
         if path and path != "-":
             _target(path)
@@ -49,8 +49,8 @@ def write(path: str, text: str) -> None:
         raise _refused(path, error) from error
 
 
-def _refused(path: str, error: OSError) -> ToolError:
-    return ToolError(f"{path} cannot be written ({error.strerror}): name another file")
+def _refused(path: str, error: OSError) -> UserError:
+    return UserError(f"{path} cannot be written ({error.strerror}): name another file")
 
 
 def _target(path: str) -> Path:
@@ -61,9 +61,9 @@ def _target(path: str) -> Path:
     except OSError as error:
         raise _refused(path, error) from error
     if folder:
-        raise ToolError(f"{path} is a folder: name a file to write")
+        raise UserError(f"{path} is a folder: name a file to write")
     if not parent:
-        raise ToolError(f"the folder of {path} does not exist: make it first")
+        raise UserError(f"the folder of {path} does not exist: make it first")
     return file
 
 

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from ..diagnostic import Diagnostic, assemble
 from ..estimators.sinkhorn import SelfTransport, self_transport
 from ..evidence import examine
-from ..io.errors import ToolError
+from ..io.errors import UserError
 from ..io.models import AnyModel
 from ..io.rows import Part
 from ..sample import Sample
@@ -70,7 +70,7 @@ def measure(
             except ValueError as error:
                 if len(anchors) == 1:
                     raise
-                raise ToolError(f"anchor {anchor.name}: {error}") from error
+                raise UserError(f"anchor {anchor.name}: {error}") from error
             seconds = summed(shared, case.seconds)
             found.append(case._replace(source=loaded.source.sample, target=target.sample, seconds=seconds))
     return found

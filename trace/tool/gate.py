@@ -33,7 +33,7 @@ from typing import Any
 from ..diagnostic import Diagnostic
 from ..gate.policy import Policy, decide
 from ..gate.verdict import Decision, Verdict
-from ..io.errors import ToolError, first_line
+from ..io.errors import UserError, first_line
 from ..io.writing import check_outputs, strict_json, write
 from ..report.verdict import as_dict, to_markdown, to_text
 from .diagnose import FORMAT as DIAGNOSTIC
@@ -95,12 +95,12 @@ def _read_diagnostics(arguments: argparse.Namespace) -> tuple[dict[str, dict[str
     stray = next((option for option, (dest, default) in input_defaults().items()
                   if getattr(arguments, dest, default) != default), None)  # fmt: skip
     if stray is not None:
-        raise ToolError(f"--diagnostic and {stray} exclude each other: give the diagnostic, or models and samples")
+        raise UserError(f"--diagnostic and {stray} exclude each other: give the diagnostic, or models and samples")
     path = Path(arguments.diagnostic)
     record = read_json(path, DIAGNOSTIC, "diagnose --json")
     anchors, notes = record.get("anchors"), record.get("notes")
     if not isinstance(anchors, dict) or not all(isinstance(record, dict) for record in anchors.values()):
-        raise ToolError(f"{path} holds no anchors: make it again with diagnose --json")
+        raise UserError(f"{path} holds no anchors: make it again with diagnose --json")
     return anchors, notes if isinstance(notes, dict) else {}
 
 
@@ -108,15 +108,15 @@ def _decide(diagnostics: Mapping[str, Diagnostic | Mapping[str, Any]], policy: P
     try:
         return decide(diagnostics, policy)
     except ValueError as error:
-        raise error if path is None else ToolError(f"{path}: {error}") from error
+        raise error if path is None else UserError(f"{path}: {error}") from error
     except (TypeError, KeyError, AttributeError) as error:
         if path is None:
             raise
-        raise ToolError(f"{path} is damaged ({first_line(error)}): make it again with diagnose --json") from error
+        raise UserError(f"{path} is damaged ({first_line(error)}): make it again with diagnose --json") from error
 
 
 def _cases(arguments: argparse.Namespace) -> list[Case]:
     absent = [f"--{name}" for name in ("source", "target") if not getattr(arguments, name, None)]
     if absent:
-        raise ToolError(f"there is nothing to judge without {' and '.join(absent)}: give them, or --diagnostic")
+        raise UserError(f"there is nothing to judge without {' and '.join(absent)}: give them, or --diagnostic")
     return cases(arguments)

@@ -7,7 +7,7 @@ import argparse
 import torch
 
 from ..io.data import FORMATS as DATA
-from ..io.errors import ToolError
+from ..io.errors import UserError
 from ..io.models import FORMATS as MODELS
 from ..io.models import load_model
 from .case import Case, measure
@@ -82,7 +82,7 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
     """Load everything and measure, one case per anchor.
 
     Raises:
-        ToolError, ValueError: for anything that a user can mend.
+        UserError, ValueError: for anything that a user can mend.
     """
     stages, device = Stages(), _device(arguments.device)
     loss = loss_from(arguments.loss)
@@ -99,9 +99,9 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
     classes = loader.classes or ()
     features = arguments.features or ("identity" if loader.has_inputs else "saved")
     if arguments.scale == "columns" and features == "saved":
-        raise ToolError("--scale columns changes inputs, but the shift is measured in saved features: save them scaled")
+        raise UserError("--scale columns changes inputs, but the shift is measured in saved features: save them scaled")
     if arguments.gradients == "features" and features in ("identity", "saved"):
-        raise ToolError("--gradients features needs --features SUBMODULE, where they are taken: name one of the models")
+        raise UserError("--gradients features needs --features SUBMODULE, where they are taken: name one of the models")
     question = Question(
         loss=loss,
         classes=classes,
@@ -122,5 +122,5 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         float(torch.ones(1, dtype=torch.float64, device=device).sum())  # mps has no float64, meta no values
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise ToolError(f"--device {name} is not available ({str(error).splitlines()[0]}): use cpu") from error
+        raise UserError(f"--device {name} is not available ({str(error).splitlines()[0]}): use cpu") from error
     return device

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..io.data import Reading, read_rows
-from ..io.errors import ToolError, require
+from ..io.errors import UserError, require
 from ..io.images import Transform, plain_transform
 from ..io.models import AnyModel, SavedOutputs
 from ..io.rows import Part, Rows, at_most, held_out, ready
@@ -56,11 +56,11 @@ class Loader:
             stray = next((name for name in paths if name not in sources), None)
             if stray is not None:
                 if stray == ANCHOR:
-                    raise ToolError(f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
+                    raise UserError(f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
                                     f"{', '.join(sources)}")  # fmt: skip
-                raise ToolError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
+                raise UserError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
         if a.hold_out and a.target_val and set(vals) == set(sources):
-            raise ToolError("--hold-out has nothing to split: every sample has its -val, leave it out")
+            raise UserError("--hold-out has nothing to split: every sample has its -val, leave it out")
         anchors = []
         for name, path in sources.items():
             source, val = self._pair(path, vals.get(name), "--source")
@@ -80,7 +80,7 @@ class Loader:
         n = len(part.names)
         train, held = held_out(part, self.generator) if n > 1 else (part, part.at(torch.arange(0)))
         if not held.names:
-            raise ToolError(f"{path} has {n} rows, too few to hold any out: give more rows, or {option}-val")
+            raise UserError(f"{path} has {n} rows, too few to hold any out: give more rows, or {option}-val")
         kind = "stratified " if part.sample.y is not None and self.classification else ""
         self._note(
             f"{len(held.names)} of the {n} rows of {path} are held out ({kind}15 percent, seed "
@@ -113,7 +113,7 @@ class Loader:
             self.has_inputs = False
             given = next((m for m in self.models if not isinstance(m, SavedOutputs)), None)
             if given is not None:
-                raise ToolError(f"{rows.origin} holds no x, which {given.name} needs as its inputs: add it")
+                raise UserError(f"{rows.origin} holds no x, which {given.name} needs as its inputs: add it")
 
     def _pictures(self, rows: Rows) -> None:
         """Images that were just read: one preprocessing must serve both models."""
@@ -148,7 +148,7 @@ def _check_same(old: Transform, new: Transform) -> None:
     if pixels.shape != others.shape or not torch.allclose(pixels, others):
         shapes = f"{list(pixels.shape)} against {list(others.shape)}"
         how = f"sizes ({shapes})" if pixels.shape != others.shape else "crops, interpolations or scales"
-        raise ToolError(f"the models want images in other {how}: compare models that share their preprocessing, save "
+        raise UserError(f"the models want images in other {how}: compare models that share their preprocessing, save "
                         "the logits of both, or try --image-size")  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str
         names = tuple(name.strip() for name in listed.split(","))
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ToolError(f"--classes lists {twice!r} twice: give every output its own name")
+            raise UserError(f"--classes lists {twice!r} twice: give every output its own name")
         return names
     return _common("classes", models[0].classes, models[1].classes)
 
@@ -166,5 +166,5 @@ def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str
 def _common(what: str, old: tuple[str, ...] | None, new: tuple[str, ...] | None) -> tuple[str, ...] | None:
     if old is not None and new is not None and old != new:
         shown = [", ".join(names[:6]) + (", ..." if len(names) > 6 else "") for names in (old, new)]
-        raise ToolError(f"the models have other {what} ({shown[0]} against {shown[1]}): compare models that share them")
+        raise UserError(f"the models have other {what} ({shown[0]} against {shown[1]}): compare models that share them")
     return old if old is not None else new

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..gate.intervals import SCORES
-from ..io.errors import ToolError
+from ..io.errors import UserError
 from ..losses import ClippedCrossEntropy, Loss, SquaredError
 from ..settings import Settings
 
@@ -30,7 +30,7 @@ def settings_from(pairs: list[str], *, batch_size: int) -> Settings:
         if not found or key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(fields)}"
-            raise ToolError(f"--set {pair}: there is no setting {key!r}, {hint} (--set KEY=VALUE)")
+            raise UserError(f"--set {pair}: there is no setting {key!r}, {hint} (--set KEY=VALUE)")
         values[key] = _value(text, fields[key], pair)
     return Settings(**values)
 
@@ -45,7 +45,7 @@ def _value(text: str, field: dataclasses.Field[Any], pair: str) -> Any:
         return int(text) if kind.startswith("int") else float(text)
     except ValueError:
         wanted = "a whole number" if kind.startswith("int") else "a number"
-        raise ToolError(f"--set {pair}: {field.name} must be {wanted}, got {text!r}") from None
+        raise UserError(f"--set {pair}: {field.name} must be {wanted}, got {text!r}") from None
 
 
 def whole(text: str) -> int:
@@ -72,15 +72,15 @@ def loss_from(text: str) -> Loss:
     try:
         limit = float(number) if number else None
     except ValueError:
-        raise ToolError(f"--loss {text}: {number!r} is no number: use {_LOSSES}") from None
+        raise UserError(f"--loss {text}: {number!r} is no number: use {_LOSSES}") from None
     try:
         if name == "cross-entropy":
             return ClippedCrossEntropy() if limit is None else ClippedCrossEntropy(limit)
         if name == "squared-error":
             return SquaredError(limit)
     except ValueError as error:
-        raise ToolError(f"--loss {text}: {error}") from error
-    raise ToolError(f"--loss {text} is not known: use {_LOSSES}")
+        raise UserError(f"--loss {text}: {error}") from error
+    raise UserError(f"--loss {text} is not known: use {_LOSSES}")
 
 
 def score_list() -> str:
@@ -100,6 +100,6 @@ def named_paths(texts: list[str], option: str, default: str) -> dict[str, str]:
         match = None if Path(text).exists() else re.fullmatch(r"([\w.-]+)=(.+)", text)
         name, path = (match[1], match[2]) if match else (default, text)
         if name in paths:
-            raise ToolError(f"{option} names {name!r} twice: give every anchor its own name, {option} NAME=PATH")
+            raise UserError(f"{option} names {name!r} twice: give every anchor its own name, {option} NAME=PATH")
         paths[name] = path
     return paths

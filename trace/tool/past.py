@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..io.errors import ToolError, first_line
+from ..io.errors import UserError, first_line
 from ..stats.conformal import PastUpdate, ThresholdCalibration
 
 FORMAT = "trace-calibration/1"
@@ -28,13 +28,13 @@ def read_past(path: Path) -> list[PastUpdate]:
     """Past updates from CSV with a header, or from JSON lines (``.jsonl``): name, score, risk_change; more is ignored.
 
     Raises:
-        ToolError: for a file that cannot be read, a missing column, or a value that is no number; with the line.
+        UserError: for a file that cannot be read, a missing column, or a value that is no number; with the line.
     """
     text = read_text(path)
     rows = _json_lines(text, path) if path.suffix == ".jsonl" else _csv_rows(text, path)
     found = [PastUpdate(str(row["name"]), *(_number(row, key, where) for key in _COLUMNS[1:])) for where, row in rows]
     if not found:
-        raise ToolError(f"{path} holds no past update: give it one row each, with {', '.join(_COLUMNS)}")
+        raise UserError(f"{path} holds no past update: give it one row each, with {', '.join(_COLUMNS)}")
     return found
 
 
@@ -60,7 +60,7 @@ def read_calibration(path: Path) -> StoredCalibration:
         return StoredCalibration(calibration._replace(threshold=float(calibration.threshold)), record["score"], past)
     except (KeyError, TypeError, ValueError) as error:
         again = "make it again with calibrate --out"
-        raise ToolError(f"{path} is not complete ({first_line(error)}): {again}") from error
+        raise UserError(f"{path} is not complete ({first_line(error)}): {again}") from error
 
 
 def read_json(path: Path, kind: str, maker: str) -> dict[str, Any]:
@@ -68,9 +68,9 @@ def read_json(path: Path, kind: str, maker: str) -> dict[str, Any]:
     try:
         record = json.loads(read_text(path))
     except json.JSONDecodeError as error:
-        raise ToolError(f"{path} is not JSON ({error}): make it with {maker}") from error
+        raise UserError(f"{path} is not JSON ({error}): make it with {maker}") from error
     if not isinstance(record, dict) or record.get("format") != kind:
-        raise ToolError(f"{path} is not of the format {kind}: make it with {maker}")
+        raise UserError(f"{path} is not of the format {kind}: make it with {maker}")
     return record
 
 
@@ -79,18 +79,18 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise ToolError(f"{path} does not exist: check the path") from error
+        raise UserError(f"{path} does not exist: check the path") from error
     except IsADirectoryError as error:
-        raise ToolError(f"{path} is a folder: name a file") from error
+        raise UserError(f"{path} is a folder: name a file") from error
     except UnicodeDecodeError as error:
-        raise ToolError(f"{path} is not text in UTF-8: check the path, or convert it") from error
+        raise UserError(f"{path} is not text in UTF-8: check the path, or convert it") from error
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text))
     absent = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
     if absent:
-        raise ToolError(f"{path} has no column {', '.join(absent)}: its header needs {', '.join(_COLUMNS)}")
+        raise UserError(f"{path} has no column {', '.join(absent)}: its header needs {', '.join(_COLUMNS)}")
     for row in reader:
         yield f"{path}, line {reader.line_num}", row
 
@@ -103,10 +103,10 @@ def _json_lines(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise ToolError(f"{where}, is not JSON ({error}): write one object a line") from error
+            raise UserError(f"{where}, is not JSON ({error}): write one object a line") from error
         absent = [name for name in _COLUMNS if not isinstance(row, dict) or name not in row]
         if absent:
-            raise ToolError(f"{where}, has no {', '.join(absent)}: every update needs {', '.join(_COLUMNS)}")
+            raise UserError(f"{where}, has no {', '.join(absent)}: every update needs {', '.join(_COLUMNS)}")
         yield where, row
 
 
@@ -117,4 +117,4 @@ def _number(row: dict[str, Any], key: str, where: str) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError) as error:
-        raise ToolError(f"{where}: {key} is {value!r}, not a number: mend it or leave the update out") from error
+        raise UserError(f"{where}: {key} is {value!r}, not a number: mend it or leave the update out") from error

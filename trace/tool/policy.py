@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ..gate.intervals import SCORES
 from ..gate.policy import Policy
-from ..io.errors import ToolError, require
+from ..io.errors import UserError, require
 from ..stats.conformal import GUARANTEES, PastUpdate, calibrate_threshold
 from .past import read_calibration, read_past, read_text
 
@@ -47,7 +47,7 @@ def load_policy(path: str) -> LoadedPolicy:
     """Read a policy; a threshold that is not given is calibrated, or taken from a calibration.
 
     Raises:
-        ToolError: for unknown keys, values of the wrong kind or out of range, more or less than one source of a
+        UserError: for unknown keys, values of the wrong kind or out of range, more or less than one source of a
             threshold, and too few past updates.
     """
     file = Path(path)
@@ -58,9 +58,9 @@ def load_policy(path: str) -> LoadedPolicy:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
-        raise ToolError(f"{path} is not YAML ({problem}): write one `key: value` a line") from error
+        raise UserError(f"{path} is not YAML ({problem}): write one `key: value` a line") from error
     if not isinstance(keys, dict):
-        raise ToolError(f"{path} holds no keys: give it at least a threshold")
+        raise UserError(f"{path} holds no keys: give it at least a threshold")
     _check_repeated([str(key.value) for key, _ in node.value], path)
     _check(keys, path)
     options = {key: keys[key] for key in ("score", "confidence", *_COUNTS) if key in keys}
@@ -68,10 +68,10 @@ def load_policy(path: str) -> LoadedPolicy:
     try:
         threshold, promise, past, harm_above = _threshold(keys, file)
         policy = Policy(threshold, **options, anchors=anchors, promise=promise)
-    except ToolError:
+    except UserError:
         raise
     except ValueError as error:
-        raise ToolError(f"{path}: {error}") from error
+        raise UserError(f"{path}: {error}") from error
     return LoadedPolicy(policy, past, harm_above)
 
 
@@ -79,32 +79,32 @@ def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[Past
     """The threshold, what it promises, the updates behind it, and what counts as harm in them."""
     given = [key for key in ("threshold", "past", "calibration") if key in keys]
     if len(given) != 1:
-        raise ToolError(
+        raise UserError(
             f"{file} has {' and '.join(given) or 'no threshold'}: give one of threshold, past (with "
             "max_harmful_accepted) and calibration"
         )
     superfluous = [key for key in _OF_CALIBRATION if key in keys] if given != ["past"] else []
     if superfluous:
-        raise ToolError(f"{file} has {', '.join(superfluous)}, which only past uses: take it out, or give past")
+        raise UserError(f"{file} has {', '.join(superfluous)}, which only past uses: take it out, or give past")
     if given == ["threshold"]:
         return float(keys["threshold"]), "", (), 0.0
     if given == ["past"]:
         if "max_harmful_accepted" not in keys:
-            raise ToolError(f"{file} has past but no max_harmful_accepted: say how often a harmful update may pass")
+            raise UserError(f"{file} has past but no max_harmful_accepted: say how often a harmful update may pass")
         past = tuple(read_past(file.parent / keys["past"]))
         found = calibrate_threshold(past, **{key: keys[key] for key in _OF_CALIBRATION if key in keys})
         return found.threshold, found.in_words(), past, found.harm_above
     stored = read_calibration(file.parent / keys["calibration"])
     score = keys.get("score", Policy.score)
     if stored.score and stored.score != score:
-        raise ToolError(f"{file} is about {score}, but its calibration about {stored.score}: use one score for both")
+        raise UserError(f"{file} is about {score}, but its calibration about {stored.score}: use one score for both")
     return stored.calibration.threshold, stored.calibration.in_words(), stored.past, stored.calibration.harm_above
 
 
 def _check_repeated(keys: list[str], path: str) -> None:
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
-        raise ToolError(f"{path} has the key {twice!r} twice: keep one of them")
+        raise UserError(f"{path} has the key {twice!r} twice: keep one of them")
 
 
 def _check(keys: dict[str, Any], path: str) -> None:
@@ -112,18 +112,18 @@ def _check(keys: dict[str, Any], path: str) -> None:
         if key not in _KEYS:
             near = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.5)
             remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KEYS)}"
-            raise ToolError(f"{path} has the unknown key {key!r}: {remedy}")
+            raise UserError(f"{path} has the unknown key {key!r}: {remedy}")
         if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ToolError(f"{path}: {key} must be a number such as 0.05, got {value!r}")
+            raise UserError(f"{path}: {key} must be a number such as 0.05, got {value!r}")
         if key in _COUNTS and (isinstance(value, bool) or not isinstance(value, int)):
-            raise ToolError(f"{path}: {key} must be a whole number, got {value!r}")
+            raise UserError(f"{path}: {key} must be a whole number, got {value!r}")
         if key in _WORDS and not isinstance(value, str):
-            raise ToolError(f"{path}: {key} must be text, got {value!r}")
+            raise UserError(f"{path}: {key} must be text, got {value!r}")
     for key, allowed in (("score", tuple(SCORES)), ("guarantee", GUARANTEES)):
         if key in keys and keys[key] not in allowed:
             near = difflib.get_close_matches(keys[key], allowed, n=1, cutoff=0.5)
             remedy = f"did you mean {near[0]}?" if near else f"use one of {', '.join(allowed)}"
-            raise ToolError(f"{path}: {key} {keys[key]!r} is not known: {remedy}")
+            raise UserError(f"{path}: {key} {keys[key]!r} is not known: {remedy}")
     anchors = keys.get("anchors", [])
     if not (isinstance(anchors, list) and all(isinstance(name, str) for name in anchors)):
-        raise ToolError(f"{path}: anchors must be a list of names such as [photos, maps], got {anchors!r}")
+        raise UserError(f"{path}: anchors must be a list of names such as [photos, maps], got {anchors!r}")

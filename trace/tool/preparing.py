@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..checks import check_labels
 from ..evidence import Features, Probe
 from ..features import extract_with_outputs, identity
-from ..io.errors import ToolError
+from ..io.errors import UserError
 from ..io.models import AnyModel, SavedOutputs
 from ..io.rows import Part
 from ..losses import Loss
@@ -107,7 +107,7 @@ def prepare(
         features = _features(run[0], layer, probes[0], q, parts)
         widths = [probe.outputs(target.sample).shape[1] for probe in probes]
         if widths[0] != widths[1]:
-            raise ToolError(f"--model has {widths[0]} outputs, --new-model {widths[1]}: compare models of one task")
+            raise UserError(f"--model has {widths[0]} outputs, --new-model {widths[1]}: compare models of one task")
         _check_classes(q, widths[0])
         if q.loss.classification:
             _check_labels(parts, [a.source for a in anchors] + [a.test for a in anchors if a.test], widths[0])
@@ -160,7 +160,7 @@ def _features(model: nn.Module, layer: nn.Module | None, probe: Probe, q: Questi
 def _check_classes(q: Question, num_outputs: int) -> None:
     if q.loss.classification and q.classes and len(q.classes) != num_outputs:
         shown = ", ".join(q.classes[:6]) + (", ..." if len(q.classes) > 6 else "")
-        raise ToolError(
+        raise UserError(
             f"there are {len(q.classes)} classes ({shown}) and {num_outputs} outputs: list a name for every output, in "
             "their order, with --classes"
         )
@@ -174,7 +174,7 @@ def _check_labels(parts: Sequence[Part], with_risk: Sequence[Part], num_outputs:
             continue
         check_labels(y, f"{part.origin}: y", length=len(y), num_classes=num_outputs)
         if any(part is one for one in with_risk) and len(y.unique()) < 2:
-            raise ToolError(f"{part.origin} holds one class only, so its risk says nothing: give rows of two classes")
+            raise UserError(f"{part.origin} holds one class only, so its risk says nothing: give rows of two classes")
 
 
 def _check_alike(parts: Sequence[Part]) -> None:
@@ -182,7 +182,7 @@ def _check_alike(parts: Sequence[Part]) -> None:
     for part in others:
         shapes = [list(p.sample.x.shape[1:]) for p in (part, first)]
         if shapes[0] != shapes[1]:
-            raise ToolError(
+            raise UserError(
                 f"a row of {part.origin} has shape {shapes[0]}, one of {first.origin} {shapes[1]}: give all samples "
                 "the same columns"
             )
@@ -190,10 +190,10 @@ def _check_alike(parts: Sequence[Part]) -> None:
 
 def _saved(part: Part, key: str, why: str, like: Part | None = None) -> Tensor:
     if key not in part.saved:
-        raise ToolError(f"{part.origin} holds no {key}, which {why} needs: save it there with one row per sample")
+        raise UserError(f"{part.origin} holds no {key}, which {why} needs: save it there with one row per sample")
     widths = [p.saved[key].shape[1] for p in (part, like or part)]
     if like is not None and widths[0] != widths[1]:
-        raise ToolError(
+        raise UserError(
             f"{key} has {widths[0]} columns in {part.origin} and {widths[1]} in {like.origin}: save one model's outputs"
         )
     return part.saved[key].to(part.sample.x.dtype)

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from trace.io.splits import read_split
+
 from ...engine.errors import UserError
 from ..fetch.archives import sha256, unpack
 from ..fetch.downloads import fetch
 from ..images import load_dataset
-from ..splits import read_split, split_file
+from ..splits import split_file
 from .check import Expected, SplitReport, check
 
 _COUNTS = {

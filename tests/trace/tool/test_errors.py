@@ -9,7 +9,7 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from trace.io.errors import ToolError, first_line, require
+from trace.io.errors import UserError, first_line, require
 
 from ..conftest import rows
 
@@ -175,7 +175,7 @@ def test_a_failing_model_is_named(tool, update, failing):
     assert "failing.pt failed on inputs [160, 3] of torch.float32" in err
     assert "out of luck" in err
     assert err.count("\n") == 1
-    with pytest.raises(ToolError, match="out of luck"):
+    with pytest.raises(UserError, match="out of luck"):
         tool("diagnose", "--debug", "--model", update / "old.pt", *options)
 
 
@@ -210,7 +210,7 @@ def test_a_missing_package_says_what_to_install(monkeypatch, module, name):
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
     assert any(Requirement(line).name == name for lines in extras.values() for line in lines)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ToolError, match=f"reading a file needs the package {name}: pip install {name}$"):
+    with pytest.raises(UserError, match=f"reading a file needs the package {name}: pip install {name}$"):
         require(module, purpose="reading a file")
 
 
