@@ -12,10 +12,12 @@ from typing import Any, Literal
 
 import torch
 
+from trace.io.writing import replacement
+
 from .config import Run, experiment_module
 from .interrupt import GRACE_SECONDS, Warned
 from .memory import gpu_peak_bytes, peak_bytes, reset_peaks
-from .records import Record, provenance, replacing
+from .records import Record, provenance
 from .store import RUNS, RunDirectory
 from .wandb import Mode, Tracker
 
@@ -39,7 +41,7 @@ class Context:
 
     def save(self, state: dict[str, Any]) -> None:
         """Keep the state of a long training (tensors and plain values) until the run is done; whole or not at all."""
-        with replacing(self.directory.checkpoint_path) as aside:
+        with replacement(self.directory.checkpoint_path) as aside:
             torch.save(state, aside)
 
     def checkpoint(self, state: Callable[[], dict[str, Any]]) -> None:

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trace.io.images import open_image
+from trace.io.writing import write_atomically
 
 from ..engine.errors import UserError
 from ..engine.progress import watched
-from ..engine.records import write_atomically
 from .images import ImageSet, digest, subset
 
 

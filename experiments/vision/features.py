@@ -26,9 +26,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from trace.io.writing import write_atomically
+
 from ..engine.errors import UserError
 from ..engine.progress import counted
-from ..engine.records import write_atomically
 from .backbone import Backbone, folded
 from .batches import Pictures, in_order
 from .images import ImageSet, digest

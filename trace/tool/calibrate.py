@@ -20,7 +20,7 @@ from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 
 from ..gate.intervals import SCORES
-from ..io.writing import check_outputs, strict_json, write
+from ..io.writing import check_outputs, strict_json, write_output
 from ..stats.conformal import GUARANTEES, calibrate_threshold
 from .options import score_list
 from .past import StoredCalibration, calibration_record, read_past
@@ -61,9 +61,11 @@ def main(arguments: argparse.Namespace) -> int:
         delta=arguments.delta,
     )
     if arguments.out:
-        write(arguments.out, strict_json(calibration_record(StoredCalibration(found, arguments.score, tuple(past)))))
+        write_output(
+            arguments.out, strict_json(calibration_record(StoredCalibration(found, arguments.score, tuple(past))))
+        )
     if arguments.out != "-":
-        write("-", f"threshold: {rounded_down(found.threshold)}\n{found.in_words()}")
+        write_output("-", f"threshold: {rounded_down(found.threshold)}\n{found.in_words()}")
     return 0
 
 

@@ -34,7 +34,7 @@ from ..diagnostic import Diagnostic
 from ..gate.policy import Policy, decide
 from ..gate.verdict import Decision, Verdict
 from ..io.errors import UserError, first_line
-from ..io.writing import check_outputs, strict_json, write
+from ..io.writing import check_outputs, strict_json, write_output
 from ..report.verdict import as_dict, to_markdown, to_text
 from .diagnose import FORMAT as DIAGNOSTIC
 from .inputs import Case, add_input_arguments, cases, input_defaults
@@ -71,16 +71,16 @@ def main(arguments: argparse.Namespace) -> int:
         diagnostics, notes = _read_diagnostics(arguments)
     verdict = _with_notes(_decide(diagnostics, loaded.policy, arguments.diagnostic), notes)
     if arguments.json:
-        write(arguments.json, strict_json({"format": FORMAT, **as_dict(verdict)}))
+        write_output(arguments.json, strict_json({"format": FORMAT, **as_dict(verdict)}))
     if arguments.markdown:
-        write(arguments.markdown, to_markdown(verdict))
+        write_output(arguments.markdown, to_markdown(verdict))
     if arguments.html:
         from .page import page
 
-        write(arguments.html, page("TRACE gate", found, arguments, verdict=verdict, past=loaded.past,
+        write_output(arguments.html, page("TRACE gate", found, arguments, verdict=verdict, past=loaded.past,
                                    harm_above=loaded.harm_above))  # fmt: skip
     if "-" not in (arguments.json, arguments.markdown, arguments.html):
-        write("-", to_text(verdict))
+        write_output("-", to_text(verdict))
     return EXIT_CODES[verdict.decision]
 
 

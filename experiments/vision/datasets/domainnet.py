@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from trace.io.checksum import sha256
 from trace.io.splits import read_split
 
 from ...engine.errors import UserError
-from ..fetch.archives import sha256, unpack
+from ..fetch.archives import unpack
 from ..fetch.downloads import fetch
 from ..images import load_dataset
 from ..splits import split_file

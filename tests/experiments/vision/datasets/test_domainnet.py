@@ -11,10 +11,10 @@ from experiments.engine.errors import UserError
 from experiments.vision.datasets import domainnet
 from experiments.vision.datasets.check import as_text
 from experiments.vision.datasets.domainnet import EXPECTED, PARTS, Part, download, verify
-from experiments.vision.fetch.archives import sha256
 from experiments.vision.fetch.downloads import fetch
 from tests.experiments.vision.servers import serving
 from tests.experiments.vision.trees import domainnet_tree
+from trace.io.checksum import sha256
 
 COUNTS = {("real", "train"): 12, ("real", "test"): 12}
 
