@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .errors import UserError, first_line, require
-from .rows import Rows
+from .rows import FileRows
 
 KEYS = ("x", "y", "features", "logits", "new_logits", "names")
 _SAVED = ("features", "logits", "new_logits")
@@ -55,7 +55,7 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     return {key: (t.float() if t.dtype in halves else t).numpy() for key, t in tensors.items()}
 
 
-def array_rows(arrays: dict[str, Array], path: Path) -> Rows:
+def array_rows(arrays: dict[str, Array], path: Path) -> FileRows:
     """Rows from named arrays.
 
     Raises:
@@ -75,7 +75,7 @@ def array_rows(arrays: dict[str, Array], path: Path) -> Rows:
     for key, rows in saved.items():
         if rows.ndim != 2:
             raise UserError(f"{path}: {key} has shape {list(rows.shape)}: it needs one row per sample, [n, k]")
-    return Rows(
+    return FileRows(
         origin=str(path),
         x=saved["features"] if first == "features" else numbers(arrays["x"], f"{path}: x"),
         labels=_labels(arrays["y"], path) if "y" in arrays else None,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import UserError, first_line, require
-from .rows import Rows
+from .rows import FileRows
 from .splits import read_split
 
 Transform = Callable[[Any], Tensor]
@@ -53,7 +53,7 @@ def split_entries(file: Path) -> tuple[list[str], np.ndarray[Any, Any]]:
     return [entry.path for entry in entries], np.array([entry.label for entry in entries])
 
 
-def image_rows(path: Path, transform: Transform, *, limit: int | None, generator: torch.Generator) -> Rows:
+def image_rows(path: Path, transform: Transform, *, limit: int | None, generator: torch.Generator) -> FileRows:
     """All images of a folder or split file, or ``limit`` of them, as one tensor ``[n, 3, size, size]``."""
     classes: tuple[str, ...] | None = None
     labels: np.ndarray[Any, Any] | None
@@ -64,7 +64,7 @@ def image_rows(path: Path, transform: Transform, *, limit: int | None, generator
     if limit is not None and len(files) > limit:
         chosen = torch.randperm(len(files), generator=generator)[:limit].sort().values.tolist()
         files, labels = [files[i] for i in chosen], None if labels is None else labels[chosen]
-    return Rows(str(path), _pixels(root, files, transform, path), labels, files, classes=classes)
+    return FileRows(str(path), _pixels(root, files, transform, path), labels, files, classes=classes)
 
 
 def _pixels(root: Path, files: Sequence[str], transform: Transform, origin: Path) -> Tensor:

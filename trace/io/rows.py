@@ -13,7 +13,7 @@ from ..sample import Sample, stratified_split
 from .errors import UserError
 
 
-class Rows(NamedTuple):
+class FileRows(NamedTuple):
     """Inputs and labels as they stand in a file."""
 
     origin: str
@@ -53,7 +53,7 @@ class Part(NamedTuple):
         )
 
 
-def held_out(part: Part, generator: torch.Generator, fraction: float = 0.15) -> tuple[Part, Part]:
+def hold_out(part: Part, generator: torch.Generator, fraction: float = 0.15) -> tuple[Part, Part]:
     """Training and validation parts, stratified by class."""
     y = None if part.sample.y is None else part.sample.y.cpu()
     numbered = Sample(torch.arange(len(part.names), dtype=torch.float64)[:, None], y)
@@ -68,7 +68,7 @@ def at_most(part: Part, limit: int | None, generator: torch.Generator) -> Part:
     return part.at(torch.randperm(len(part.names), generator=generator)[:limit].sort().values)
 
 
-def ready(rows: Rows, classes: Sequence[str] | None, *, classification: bool, device: torch.device) -> Part:
+def to_part(rows: FileRows, classes: Sequence[str] | None, *, classification: bool, device: torch.device) -> Part:
     """Labels as targets, everything on one device."""
     y = None if rows.labels is None else targets(rows, classes, classification=classification)
     return Part(
@@ -79,7 +79,7 @@ def ready(rows: Rows, classes: Sequence[str] | None, *, classification: bool, de
     )
 
 
-def targets(rows: Rows, classes: Sequence[str] | None, *, classification: bool) -> Tensor:
+def targets(rows: FileRows, classes: Sequence[str] | None, *, classification: bool) -> Tensor:
     """Class indices, or real targets in the inputs' precision.
 
     Raises:

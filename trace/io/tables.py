@@ -11,7 +11,7 @@ import numpy as np
 
 from .arrays import numbers
 from .errors import UserError, first_line, require
-from .rows import Rows
+from .rows import FileRows
 
 LABELS = ("label", "y", "target")
 """Names of the label column that are tried where none is given, unless they are inputs of a model."""
@@ -31,7 +31,7 @@ def read_table(path: Path) -> Any:
         raise UserError(f"{path} is no readable table ({first_line(error)}): save it again") from error
 
 
-def table_rows(frame: Any, path: Path, *, label: str | None, labelled: bool, columns: Sequence[str] | None) -> Rows:
+def table_rows(frame: Any, path: Path, *, label: str | None, labelled: bool, columns: Sequence[str] | None) -> FileRows:
     """Rows from a data frame.
 
     Args:
@@ -58,7 +58,7 @@ def table_rows(frame: Any, path: Path, *, label: str | None, labelled: bool, col
         raise UserError(f"{path} has no column {missing!r} (it has {known}): give all samples the models' columns")
     if not inputs:
         raise UserError(f"{path} has no column but the label: add the inputs")
-    return Rows(
+    return FileRows(
         origin=str(path),
         x=numbers(np.stack([_column(frame, name, path) for name in inputs], axis=1), str(path)),
         labels=None if found is None else _labels(frame[found], found, path),

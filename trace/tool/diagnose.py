@@ -30,7 +30,8 @@ import argparse
 
 from ..io.writing import check_outputs, strict_json, write_output
 from ..report.text import to_markdown, to_text
-from .inputs import Case, add_input_arguments, cases
+from .case import Case, cases
+from .options import add_input_arguments
 from .stages import seconds_line
 
 SUMMARY = "attribute the risk change of a model update: two models and two samples in, every term out"

@@ -34,12 +34,12 @@ from ..diagnostic import Diagnostic
 from ..gate.policy import Policy, decide
 from ..gate.verdict import Decision, Verdict
 from ..io.errors import UserError, first_line
+from ..io.text import read_json
 from ..io.writing import check_outputs, strict_json, write_output
 from ..report.verdict import as_dict, to_markdown, to_text
+from .case import Case, cases
 from .diagnose import FORMAT as DIAGNOSTIC
-from .inputs import Case, add_input_arguments, cases, input_defaults
-from .options import score_list
-from .past import read_json
+from .options import add_input_arguments, input_defaults, score_list
 from .policy import load_policy
 
 SUMMARY = "accept or reject an update by a policy; the exit code is the answer"
@@ -77,8 +77,10 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.html:
         from .page import page
 
-        write_output(arguments.html, page("TRACE gate", found, arguments, verdict=verdict, past=loaded.past,
-                                   harm_above=loaded.harm_above))  # fmt: skip
+        write_output(
+            arguments.html,
+            page("TRACE gate", found, arguments, verdict=verdict, past=loaded.past, harm_above=loaded.harm_above),
+        )
     if "-" not in (arguments.json, arguments.markdown, arguments.html):
         write_output("-", to_text(verdict))
     return EXIT_CODES[verdict.decision]
@@ -92,8 +94,14 @@ def _with_notes(verdict: Verdict, notes: Mapping[str, Sequence[str]]) -> Verdict
 
 def _read_diagnostics(arguments: argparse.Namespace) -> tuple[dict[str, dict[str, Any]], dict[str, list[str]]]:
     """The records by anchor, and their notes."""
-    stray = next((option for option, (dest, default) in input_defaults().items()
-                  if getattr(arguments, dest, default) != default), None)  # fmt: skip
+    stray = next(
+        (
+            option
+            for option, (dest, default) in input_defaults().items()
+            if getattr(arguments, dest, default) != default
+        ),
+        None,
+    )
     if stray is not None:
         raise UserError(f"--diagnostic and {stray} exclude each other: give the diagnostic, or models and samples")
     path = Path(arguments.diagnostic)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..io.errors import UserError, first_line
+from ..io.text import read_json, read_text
 from ..stats.conformal import PastUpdate, ThresholdCalibration
 
 FORMAT = "trace-calibration/1"
@@ -61,29 +62,6 @@ def read_calibration(path: Path) -> StoredCalibration:
     except (KeyError, TypeError, ValueError) as error:
         again = "make it again with calibrate --out"
         raise UserError(f"{path} is not complete ({first_line(error)}): {again}") from error
-
-
-def read_json(path: Path, kind: str, maker: str) -> dict[str, Any]:
-    """A JSON object of the given format."""
-    try:
-        record = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path} is not JSON ({error}): make it with {maker}") from error
-    if not isinstance(record, dict) or record.get("format") != kind:
-        raise UserError(f"{path} is not of the format {kind}: make it with {maker}")
-    return record
-
-
-def read_text(path: Path) -> str:
-    """A text file whole."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist: check the path") from error
-    except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder: name a file") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not text in UTF-8: check the path, or convert it") from error
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 from ..gate.intervals import SCORES
 from ..gate.policy import Policy
 from ..io.errors import UserError, require
+from ..io.text import read_text
 from ..stats.conformal import GUARANTEES, PastUpdate, calibrate_threshold
-from .past import read_calibration, read_past, read_text
+from .past import read_calibration, read_past
 
 _NUMBERS = ("threshold", "max_harmful_accepted", "harm_above", "confidence", "delta")
 _COUNTS = ("min_source", "min_target")

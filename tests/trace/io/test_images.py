@@ -50,8 +50,9 @@ def networks(tmp_path_factory):
 
 
 def read(path, transform=None, limit=None):
-    return image_rows(path, transform or plain_transform(16, imagenet=False), limit=limit,
-                      generator=torch.Generator().manual_seed(0))  # fmt: skip
+    return image_rows(
+        path, transform or plain_transform(16, imagenet=False), limit=limit, generator=torch.Generator().manual_seed(0)
+    )
 
 
 def test_folders_name_the_classes(pictures):
@@ -150,8 +151,9 @@ def test_models_that_want_other_images(tool, pictures, networks, tmp_path):
 
 def test_timm_models_on_folders(diagnosed, pictures, networks):
     options = ("--features", "global_pool", "--unit-features", "--image-size", "32")
-    found = diagnosed(*networks, "--source", pictures / "photos", "--target", pictures / "drawings", "--hold-out",
-                      *options)  # fmt: skip
+    found = diagnosed(
+        *networks, "--source", pictures / "photos", "--target", pictures / "drawings", "--hold-out", *options
+    )
     record = found["anchors"]["source"]
     assert record["sizes"] == {"source": 20, "target": 20, "source_val": 4, "target_val": 4}
     assert record["bound_ot"] > 0
@@ -173,8 +175,20 @@ def test_other_models_say_how_pixels_are_scaled(diagnosed, pictures, tmp_path, m
         "import torch\ndef model(): return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2))\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = diagnosed("--model", "flat:model", "--new-model", "flat:model", "--source", pictures / "photos",
-                      "--target", pictures / "drawings", "--image-size", "4", "--pixels", "unit")  # fmt: skip
+    found = diagnosed(
+        "--model",
+        "flat:model",
+        "--new-model",
+        "flat:model",
+        "--source",
+        pictures / "photos",
+        "--target",
+        pictures / "drawings",
+        "--image-size",
+        "4",
+        "--pixels",
+        "unit",
+    )
     assert any("cut to 4 pixels and scaled to [0, 1]" in note for note in found["notes"]["source"])
 
 

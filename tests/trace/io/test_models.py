@@ -132,8 +132,18 @@ def test_every_model_sees_every_row_once(diagnosed, update, tmp_path, monkeypatc
     (tmp_path / f"{module}.py").write_text(COUNTING)
     monkeypatch.syspath_prepend(str(tmp_path))
     anchors = ("--source", f"a={update / 'source.npz'}", "--source", f"b={update / 'test.npz'}")
-    diagnosed("--model", f"{module}:old", "--new-model", f"{module}:new", *anchors, "--target", update / "target.npz",
-              "--features", features, "--hold-out")  # fmt: skip
+    diagnosed(
+        "--model",
+        f"{module}:old",
+        "--new-model",
+        f"{module}:new",
+        *anchors,
+        "--target",
+        update / "target.npz",
+        "--features",
+        features,
+        "--hold-out",
+    )
     everything, held_out_anchors, held_out_target = 200 + 300 + 160, 30 + 45, 24
     rows_seen = sys.modules[module].rows
     unused = held_out_target if features == "identity" else 0  # where only the new model's losses are needed
@@ -275,8 +285,16 @@ def test_torchscript_cannot_hide_its_program(tmp_path, way):
 
 
 def test_common_torchscript_is_not_suspected(tmp_path):
-    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                            nn.Dropout(), nn.LayerNorm(4), nn.Linear(4, 2))  # fmt: skip
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(),
+        nn.LayerNorm(4),
+        nn.Linear(4, 2),
+    )
     assert suspect_operations(saved_script(network, tmp_path / "conv.pt")) == []
 
 

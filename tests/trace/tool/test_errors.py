@@ -60,8 +60,18 @@ def bad_samples():
 @pytest.mark.parametrize(("name", "arrays", "words"), bad_samples(), ids=[name for name, *_ in bad_samples()])
 def test_bad_samples(tool, update, tmp_path, name, arrays, words):
     np.savez(tmp_path / f"{name}.npz", **arrays)
-    code, out, err = tool("diagnose", "--model", update / "old.pt", "--new-model", update / "new.pt", "--hold-out",
-                          "--source", tmp_path / f"{name}.npz", "--target", update / "target.npz")  # fmt: skip
+    code, out, err = tool(
+        "diagnose",
+        "--model",
+        update / "old.pt",
+        "--new-model",
+        update / "new.pt",
+        "--hold-out",
+        "--source",
+        tmp_path / f"{name}.npz",
+        "--target",
+        update / "target.npz",
+    )
     assert (code, out) == (3, "")
     assert words in err
     assert err.count("\n") == 1
@@ -104,8 +114,12 @@ def test_bad_samples(tool, update, tmp_path, name, arrays, words):
     ],
 )
 def test_bad_options(tool, update, options, words):
-    usual = {"--model": update / "old.pt", "--new-model": update / "new.pt", "--source": update / "source.npz",
-             "--target": update / "target.npz"}  # fmt: skip
+    usual = {
+        "--model": update / "old.pt",
+        "--new-model": update / "new.pt",
+        "--source": update / "source.npz",
+        "--target": update / "target.npz",
+    }
     given = [option.format(folder=update) for option in options]
     repeated = "names 'source' twice" in words
     defaults = [str(v) for key, value in usual.items() if key not in given or repeated for v in (key, value)]
@@ -182,8 +196,17 @@ def test_a_failing_model_is_named(tool, update, failing):
 def test_inputs_of_another_shape(tool, update, tmp_path):
     x, y = rows(40, 0.0, 0)
     np.savez(tmp_path / "wide.npz", x=np.hstack([x, x]), y=y)
-    code, _, err = tool("diagnose", "--model", update / "old.pt", "--new-model", update / "new.pt",
-                        "--source", tmp_path / "wide.npz", "--target", tmp_path / "wide.npz")  # fmt: skip
+    code, _, err = tool(
+        "diagnose",
+        "--model",
+        update / "old.pt",
+        "--new-model",
+        update / "new.pt",
+        "--source",
+        tmp_path / "wide.npz",
+        "--target",
+        tmp_path / "wide.npz",
+    )
     assert code == 3
     assert "old.pt failed on inputs [40, 6] of torch.float32: RuntimeError: mat1 and mat2 shapes" in err
 

@@ -35,8 +35,15 @@ def diagnostics():
 
     def one(shift):
         g = torch.Generator().manual_seed(0)
-        return diagnose(lambda x: x @ W, lambda x: (x - shift) @ W, blobs(300, 0, g), blobs(200, 0.5, g),
-                        source_val=blobs(500, 0, g), target_val=blobs(400, 0.5, g), generator=g)  # fmt: skip
+        return diagnose(
+            lambda x: x @ W,
+            lambda x: (x - shift) @ W,
+            blobs(300, 0, g),
+            blobs(200, 0.5, g),
+            source_val=blobs(500, 0, g),
+            target_val=blobs(400, 0.5, g),
+            generator=g,
+        )
 
     return {"calm": one(0.1), "rough": one(0.5)}
 

@@ -103,7 +103,7 @@ def test_calibrations_are_read_back(write, tmp_path):
         ("calibration: odd.json", "odd.json is not complete .*: make it again with calibrate --out"),
         ("calibration: .", "is a folder: name a file"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_get_one_sentence(write, tmp_path, text, message):
     write("past.csv", past_csv())
     write("other.json", "{}")

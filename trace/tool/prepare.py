@@ -17,27 +17,11 @@ from ..io.models import AnyModel, SavedOutputs
 from ..io.rows import Part
 from ..losses import Loss
 from ..settings import Settings
+from .samples import Anchor
 from .scaling import Scaling
 from .stages import Stages
 
 _PROBABILITIES = "the outputs of {} look like probabilities, but the loss takes logits: save or return their logarithms"
-
-
-class Anchor(NamedTuple):
-    """The samples of one anchor."""
-
-    name: str
-    source: Part
-    val: Part | None
-    """Rows that no model was trained on."""
-    test: Part | None
-
-    def parts(self) -> list[Part]:
-        return [part for part in (self.source, self.val, self.test) if part is not None]
-
-    def scaled(self, scaling: Scaling) -> Anchor:
-        val, test = (None if part is None else scaling.scaled(part) for part in (self.val, self.test))
-        return Anchor(self.name, scaling.scaled(self.source), val, test)
 
 
 class Question(NamedTuple):

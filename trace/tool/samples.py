@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import argparse
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from ..io.data import Reading, read_rows
+from ..io.data import read_rows
 from ..io.errors import UserError, require
 from ..io.images import Transform, plain_transform
 from ..io.models import AnyModel, SavedOutputs
-from ..io.rows import Part, Rows, at_most, held_out, ready
+from ..io.rows import FileRows, Part, at_most, hold_out, to_part
 from .options import named_paths
-from .preparing import Anchor
+from .scaling import Scaling
 
 ANCHOR = "source"
 """Name of an anchor that was given none."""
 
 IMAGE_SIZE = 224
+
+
+class Anchor(NamedTuple):
+    """The samples of one anchor."""
+
+    name: str
+    source: Part
+    val: Part | None
+    """Rows that no model was trained on."""
+    test: Part | None
+
+    def parts(self) -> list[Part]:
+        return [part for part in (self.source, self.val, self.test) if part is not None]
+
+    def scaled(self, scaling: Scaling) -> Anchor:
+        val, test = (None if part is None else scaling.scaled(part) for part in (self.val, self.test))
+        return Anchor(self.name, scaling.scaled(self.source), val, test)
 
 
 class Loader:
@@ -56,8 +74,10 @@ class Loader:
             stray = next((name for name in paths if name not in sources), None)
             if stray is not None:
                 if stray == ANCHOR:
-                    raise UserError(f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
-                                    f"{', '.join(sources)}")  # fmt: skip
+                    raise UserError(
+                        f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
+                        f"{', '.join(sources)}"
+                    )
                 raise UserError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
         if a.hold_out and a.target_val and set(vals) == set(sources):
             raise UserError("--hold-out has nothing to split: every sample has its -val, leave it out")
@@ -74,11 +94,13 @@ class Loader:
         if val is not None:
             return part, self._part(val, labelled=labelled)
         if not self.arguments.hold_out:
-            self._note(f"no rows of {path} are held out: give {option}-val with rows that no model was trained on, or "
-                       "--hold-out if none was trained on these")  # fmt: skip
+            self._note(
+                f"no rows of {path} are held out: give {option}-val with rows that no model was trained on, or "
+                "--hold-out if none was trained on these"
+            )
             return part, None
         n = len(part.names)
-        train, held = held_out(part, self.generator) if n > 1 else (part, part.at(torch.arange(0)))
+        train, held = hold_out(part, self.generator) if n > 1 else (part, part.at(torch.arange(0)))
         if not held.names:
             raise UserError(f"{path} has {n} rows, too few to hold any out: give more rows, or {option}-val")
         kind = "stratified " if part.sample.y is not None and self.classification else ""
@@ -90,13 +112,20 @@ class Loader:
 
     def _part(self, path: str, *, labelled: bool = True) -> Part:
         a = self.arguments
-        reading = Reading(self.transform, a.label, self.columns, a.limit, self.generator)
-        rows = read_rows(path, reading, labelled=labelled)
+        rows = read_rows(
+            path,
+            transform=self.transform,
+            label=a.label,
+            labelled=labelled,
+            columns=self.columns,
+            limit=a.limit,
+            generator=self.generator,
+        )
         self._learn(rows)
-        part = ready(rows, self.classes, classification=self.classification, device=self.device)
+        part = to_part(rows, self.classes, classification=self.classification, device=self.device)
         return at_most(part, a.limit, self.generator)
 
-    def _learn(self, rows: Rows) -> None:
+    def _learn(self, rows: FileRows) -> None:
         """What the first file says about classes and columns holds for all."""
         if self.classes is None and rows.classes is not None:
             self.classes = rows.classes
@@ -115,7 +144,7 @@ class Loader:
             if given is not None:
                 raise UserError(f"{rows.origin} holds no x, which {given.name} needs as its inputs: add it")
 
-    def _pictures(self, rows: Rows) -> None:
+    def _pictures(self, rows: FileRows) -> None:
         """Images that were just read: one preprocessing must serve both models."""
         old, new = (model.transform for model in self.models)
         if old is not None and new is not None:
@@ -148,8 +177,10 @@ def _check_same(old: Transform, new: Transform) -> None:
     if pixels.shape != others.shape or not torch.allclose(pixels, others):
         shapes = f"{list(pixels.shape)} against {list(others.shape)}"
         how = f"sizes ({shapes})" if pixels.shape != others.shape else "crops, interpolations or scales"
-        raise UserError(f"the models want images in other {how}: compare models that share their preprocessing, save "
-                        "the logits of both, or try --image-size")  # fmt: skip
+        raise UserError(
+            f"the models want images in other {how}: compare models that share their preprocessing, save "
+            "the logits of both, or try --image-size"
+        )
 
 
 def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str, ...] | None:
