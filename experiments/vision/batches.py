@@ -13,9 +13,9 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from trace.io.images import open_image
+from trace.io.images import Transform, open_image
 
-from .backbone import Backbone, Transform
+from .backbone import Backbone
 from .images import ImageSet
 
 REMEDY = "fetch it again or drop it, or leave broken images out with on_broken=skip"

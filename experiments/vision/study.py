@@ -131,9 +131,13 @@ class Study:
         spec = TrainSpec(lr=c.source_lr, epochs=c.source_epochs)
         start = new_classifier(self.backbone.dim, len(self.dataset.classes), scale=self.source_scale())
         made = train(
-            spec, start, source.train,
-            generator=seeded("source model", c.seed), device=c.device, checkpoint=checkpoint,
-        )  # fmt: skip
+            spec,
+            start,
+            source.train,
+            generator=seeded("source model", c.seed),
+            device=c.device,
+            checkpoint=checkpoint,
+        )
         return made.model.cpu()
 
 

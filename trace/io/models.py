@@ -216,6 +216,15 @@ def load_exported(path: Path, *, trust: bool) -> nn.Module:
         raise UserError(f"{path} is no readable torch.export file ({first_line(error)}): export it again") from error
 
 
+def check_architecture(arch: str) -> None:
+    """Refuse a name that timm does not know, with some that it knows."""
+    import timm
+
+    if not timm.is_model(arch):
+        similar = ", ".join(difflib.get_close_matches(arch, timm.list_models(), n=3)) or "timm.list_models() has all"
+        raise UserError(f"timm knows no architecture {arch!r}: take another name ({similar})")
+
+
 def load_timm(spec: str) -> tuple[nn.Module, Callable[[int | None], Transform]]:
     """The network, and its preprocessing of images at a size or at its own.
 
@@ -226,10 +235,7 @@ def load_timm(spec: str) -> tuple[nn.Module, Callable[[int | None], Transform]]:
     if not found or not weights:
         raise UserError(f"{spec} names no weights: write timm:ARCH@weights.safetensors (or .pth)")
     timm = require("timm", purpose=spec)
-    if not timm.is_model(arch):
-        near = difflib.get_close_matches(arch, timm.list_models(), n=3)
-        similar = ", ".join(near) or "timm.list_models() has all"
-        raise UserError(f"timm knows no architecture {arch!r}: take another name ({similar})")
+    check_architecture(arch)
     tensors = read_weights(Path(weights))
     with torch.random.fork_rng(devices=[]):
         head = timm.create_model(arch, pretrained=False).pretrained_cfg.get("classifier")

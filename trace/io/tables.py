@@ -73,10 +73,8 @@ def _column(frame: Any, name: str, path: Path) -> np.ndarray[Any, Any]:
     column = frame[name]
     if getattr(column, "ndim", 1) != 1:
         raise UserError(f"{path} has more than one column {name!r}: rename them")
-    missing = column.isna().to_numpy()
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise UserError(f"{path}: column {name!r} is empty in row {row}: fill or drop such rows")
+    if column.isna().any():
+        raise UserError(f"{path}: column {name!r} is empty in row {_first_missing(column)}: fill or drop such rows")
     if column.dtype.kind not in "biuf":
         raise UserError(
             f"{path}: column {name!r} holds {str(column.iloc[0])!r}, which is no number: encode the column or drop it"
@@ -86,11 +84,10 @@ def _column(frame: Any, name: str, path: Path) -> np.ndarray[Any, Any]:
 
 def _labels(column: Any, name: str, path: Path) -> np.ndarray[Any, Any]:
     if column.isna().any():
-        row = int(np.flatnonzero(column.isna().to_numpy())[0])
-        raise UserError(f"{path}: the label {name!r} is missing in row {row}: drop such rows")
+        raise UserError(f"{path}: the label {name!r} is missing in row {_first_missing(column)}: drop such rows")
     kind = column.dtype.kind
-    if kind == "b":
-        return np.asarray(column, dtype=np.int64)
-    return (
-        np.asarray(column, dtype=np.int64 if kind in "iu" else np.float64) if kind in "iuf" else np.array(column, str)
-    )
+    return np.array(column, dtype=np.int64 if kind in "biu" else np.float64 if kind == "f" else str)
+
+
+def _first_missing(column: Any) -> int:
+    return int(np.flatnonzero(column.isna().to_numpy())[0])

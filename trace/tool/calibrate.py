@@ -23,7 +23,7 @@ from ..gate.intervals import SCORES
 from ..io.writing import check_outputs, strict_json, write_output
 from ..stats.conformal import GUARANTEES, calibrate_threshold
 from .options import score_list
-from .past import StoredCalibration, calibration_record, read_past
+from .policy import StoredCalibration, calibration_record, read_past
 
 SUMMARY = "find a threshold on past updates, so that harmful ones pass seldom"
 

@@ -17,8 +17,7 @@ from ..io.models import AnyModel, SavedOutputs
 from ..io.rows import Part
 from ..losses import Loss
 from ..settings import Settings
-from .samples import Anchor
-from .scaling import Scaling
+from .samples import Anchor, Scaling
 from .stages import Stages
 
 _PROBABILITIES = "the outputs of {} look like probabilities, but the loss takes logits: save or return their logarithms"
@@ -71,10 +70,10 @@ def prepare(
     run: tuple[nn.Module, nn.Module] = models
     if q.scale_columns:
         scaling = Scaling.of([anchor.source for anchor in anchors])
-        anchors = [anchor.scaled(scaling) for anchor in anchors]
-        target = scaling.scaled(target)
-        target_val = None if target_val is None else scaling.scaled(target_val)
-        run = (scaling.undone_before(models[0]), scaling.undone_before(models[1]))
+        anchors = [anchor.scale(scaling) for anchor in anchors]
+        target = scaling.scale(target)
+        target_val = None if target_val is None else scaling.scale(target_val)
+        run = (scaling.undo_before(models[0]), scaling.undo_before(models[1]))
         notes.append("columns count in units of their standard deviation in the source; --scale none keeps their own")
     if q.features == "identity" and target.sample.x.ndim > 2:
         notes.append(

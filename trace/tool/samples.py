@@ -3,23 +3,59 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from ..io.data import read_rows
 from ..io.errors import UserError, require
 from ..io.images import Transform, plain_transform
 from ..io.models import AnyModel, SavedOutputs
 from ..io.rows import FileRows, Part, at_most, hold_out, to_part
+from ..sample import Sample
 from .options import named_paths
-from .scaling import Scaling
 
 ANCHOR = "source"
 """Name of an anchor that was given none."""
 
 IMAGE_SIZE = 224
+
+
+class Scaling(NamedTuple):
+    """Columns in units of their standard deviation in the sources, ``z = (x - mean) / deviation``.
+
+    It is a change of coordinates: models of z undo it first, so nothing else changes.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, sources: Sequence[Part]) -> Scaling:
+        """From the sources' inputs; a constant column keeps its units."""
+        x = torch.cat([part.sample.x for part in sources]).double()
+        deviation = x.std(dim=0, correction=0)
+        return cls(x.mean(dim=0), torch.where(deviation > 0, deviation, torch.ones_like(deviation)))
+
+    def scale(self, part: Part) -> Part:
+        x = ((part.sample.x.double() - self.mean) / self.deviation).to(part.sample.x.dtype)
+        return part._replace(sample=Sample(x, part.sample.y))
+
+    def undo_before(self, model: nn.Module) -> nn.Module:
+        """``z -> model(mean + deviation z)``."""
+        return _Undone(model, self)
+
+
+class _Undone(nn.Module):
+    def __init__(self, model: nn.Module, scaling: Scaling) -> None:
+        super().__init__()
+        self.model, self.scaling = model, scaling
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.model((z.double() * self.scaling.deviation + self.scaling.mean).to(z.dtype))
 
 
 class Anchor(NamedTuple):
@@ -34,9 +70,9 @@ class Anchor(NamedTuple):
     def parts(self) -> list[Part]:
         return [part for part in (self.source, self.val, self.test) if part is not None]
 
-    def scaled(self, scaling: Scaling) -> Anchor:
-        val, test = (None if part is None else scaling.scaled(part) for part in (self.val, self.test))
-        return Anchor(self.name, scaling.scaled(self.source), val, test)
+    def scale(self, scaling: Scaling) -> Anchor:
+        val, test = (None if part is None else scaling.scale(part) for part in (self.val, self.test))
+        return Anchor(self.name, scaling.scale(self.source), val, test)
 
 
 class Loader:

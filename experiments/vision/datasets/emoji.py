@@ -27,9 +27,8 @@ from trace.io.writing import write_atomically
 
 from ...engine.errors import UserError
 from ...engine.progress import watched
-from ..fetch.npm import Package, pack, unpacked
-from ..images import FOLDERS, class_counts, data_home, digest, load_dataset
-from ..splits import split_file
+from ..fetch.npm import Package, pack, unpack_package
+from ..images import FOLDERS, class_counts, data_home, digest, load_dataset, split_file
 
 SHARES = {"train": 0.50, "val": 0.15, "test": 0.35}
 
@@ -147,21 +146,33 @@ Drawing = Path | str
 """A file, or the text of an SVG."""
 
 FLUENT = Package(
-    "@lobehub/fluent-emoji-3d", "1.1.0",
-    "c1bb7eee7de090205a232518a9ab4adb3df458bfbe8a1f78232991194c8b2e58", "MIT", "Microsoft, packaged by LobeHub",
-)  # fmt: skip
+    "@lobehub/fluent-emoji-3d",
+    "1.1.0",
+    "c1bb7eee7de090205a232518a9ab4adb3df458bfbe8a1f78232991194c8b2e58",
+    "MIT",
+    "Microsoft, packaged by LobeHub",
+)
 NOTO = Package(
-    "@iconify-json/noto", "1.2.9",
-    "3e918d88fc945c0bb3d468dbace6f88caef67f01c9f0e7bcae0915a042e8f1ad", "Apache-2.0", "Google, packaged by Iconify",
-)  # fmt: skip
+    "@iconify-json/noto",
+    "1.2.9",
+    "3e918d88fc945c0bb3d468dbace6f88caef67f01c9f0e7bcae0915a042e8f1ad",
+    "Apache-2.0",
+    "Google, packaged by Iconify",
+)
 OPENMOJI = Package(
-    "openmoji", "17.0.0",
-    "55ee7d13485dec86e9f38c1f3a645a13382d33ff97c0cd845ee824b0aef45e68", "CC-BY-SA-4.0", "OpenMoji",
-)  # fmt: skip
+    "openmoji",
+    "17.0.0",
+    "55ee7d13485dec86e9f38c1f3a645a13382d33ff97c0cd845ee824b0aef45e68",
+    "CC-BY-SA-4.0",
+    "OpenMoji",
+)
 TWEMOJI = Package(
-    "@iconify-json/twemoji", "1.2.5",
-    "19046dff7d8707ce96212ec86468b36ac5f8e60409629dd13f809265c6d0ebb7", "CC-BY-4.0", "Twitter, packaged by Iconify",
-)  # fmt: skip
+    "@iconify-json/twemoji",
+    "1.2.5",
+    "19046dff7d8707ce96212ec86468b36ac5f8e60409629dd13f809265c6d0ebb7",
+    "CC-BY-4.0",
+    "Twitter, packaged by Iconify",
+)
 
 
 class Artist(NamedTuple):
@@ -309,7 +320,7 @@ def verify(root: Path) -> Manifest:
 
 def _brought(package: Package, aside: Path, fetch: Fetch) -> Path:
     name = package.spec.replace("/", "+")
-    return unpacked(package, fetch(package, aside / "tarballs" / name), aside / "packages" / name)
+    return unpack_package(package, fetch(package, aside / "tarballs" / name), aside / "packages" / name)
 
 
 def _paint_and_split(tree: Path, drawings: Mapping[str, Mapping[str, Drawing]], things: list[Thing]) -> Manifest:

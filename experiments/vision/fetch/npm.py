@@ -57,7 +57,7 @@ def pack(package: Package, folder: Path) -> Path:
     return found[0]
 
 
-def unpacked(package: Package, tarball: Path, folder: Path) -> Path:
+def unpack_package(package: Package, tarball: Path, folder: Path) -> Path:
     """The files of a tarball below ``folder``, once its checksum agrees."""
     found = sha256(tarball)
     if found != package.sha256:

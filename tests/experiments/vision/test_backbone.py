@@ -11,8 +11,7 @@ from sklearn.datasets import load_sample_image
 from torch import nn
 
 from experiments.engine.errors import MissingFileError, UserError
-from experiments.vision.backbone import BackboneSpec, folded, load_backbone, weights_digest
-from experiments.vision.weights import load_packaged
+from experiments.vision.backbone import BackboneSpec, folded, load_backbone, load_packaged, weights_digest
 
 TINY = BackboneSpec("test_efficientnet", weights="none", size=64)
 

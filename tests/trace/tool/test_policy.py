@@ -8,8 +8,7 @@ from trace.gate.policy import Policy
 from trace.io.errors import UserError
 from trace.io.writing import strict_json
 from trace.stats.conformal import calibrate_threshold
-from trace.tool.past import StoredCalibration, calibration_record, read_past
-from trace.tool.policy import load_policy
+from trace.tool.policy import StoredCalibration, calibration_record, load_policy, read_past
 
 ROOT = Path(__file__).resolve().parents[3]
 
