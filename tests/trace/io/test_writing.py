@@ -3,13 +3,25 @@
 import json
 import math
 import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from trace.io.writing import replacement, strict_json, write_atomically
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_files_and_errors_need_no_torch():
+    """Commands that only look at files start at once."""
+    code = "import sys, trace.io.{0}; assert 'torch' not in sys.modules"
+    names = ("errors", "writing", "text", "checksum", "splits")
+    subprocess.run([sys.executable, "-c", "\n".join(map(code.format, names))], cwd=ROOT, check=True)
 
 
 def mode(path):
