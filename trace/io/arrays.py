@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import UserError, first_line, require
+from .errors import UserError, explain, first_line, require
 from .rows import FileRows
 
 KEYS = ("x", "y", "features", "logits", "new_logits", "names")
@@ -30,16 +30,13 @@ Array = np.ndarray[Any, Any]
 
 def read_npz(path: Path) -> dict[str, Array]:
     """The arrays of a ``.npz`` file; object arrays, which would be unpickled, are refused."""
-    try:
+    broken = (ValueError, EOFError, OSError, zipfile.BadZipFile)
+    with explain(f"{path} is no readable .npz file", "save it again", *broken):
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             raise UserError(f"{path} holds one array: save it with numpy.savez(path, x=..., y=...)")
         with loaded as file:
             return {key: file[key] for key in file.files}
-    except UserError:
-        raise
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is no readable .npz file ({first_line(error)}): save it again") from error
 
 
 def read_safetensors(path: Path) -> dict[str, Array]:

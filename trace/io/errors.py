@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -32,6 +34,24 @@ def require(module: str, *, purpose: str) -> Any:
             raise
         name = _DISTRIBUTIONS.get(package, package)
         raise UserError(f"{purpose} needs the package {name}: pip install {name}") from error
+
+
+@contextmanager
+def explain(culprit: str, remedy: str, *errors: type[Exception]) -> Iterator[None]:
+    """Make a UserError, ``CULPRIT (what happened): REMEDY``, of ``errors``, or of any; one that is a UserError stays.
+
+    >>> with explain("page.csv is no table", "save it again", KeyError):
+    ...     {}["label"]
+    Traceback (most recent call last):
+    trace.io.errors.UserError: page.csv is no table (KeyError: 'label'): save it again
+    """
+    kinds = errors or (Exception,)
+    try:
+        yield
+    except UserError:
+        raise
+    except kinds as error:
+        raise UserError(f"{culprit} ({first_line(error)}): {remedy}") from error
 
 
 def first_line(error: BaseException) -> str:

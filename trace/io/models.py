@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from ..estimators.gradient_quantile import Model, NoGradientError
-from .errors import UserError, first_line, require
+from .errors import UserError, explain, first_line, require
 from .images import Transform
 from .weights import copy_weights, read_weights
 
@@ -170,25 +170,21 @@ def load_torchscript(path: Path, *, trust: bool) -> nn.Module:
         raise UserError(
             f"{path} holds a program that uses {', '.join(found)}, so it can do more than compute: {_TRUST}"
         )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch.export is to replace TorchScript
-            return torch.jit.load(path, map_location="cpu")
-    except Exception as error:
-        raise UserError(
-            f"{path} is no TorchScript file ({first_line(error)}): {_SAVE}, or name its code as module:function"
-        ) from error
+    with (
+        explain(f"{path} is no TorchScript file", f"{_SAVE}, or name its code as module:function"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", FutureWarning)  # torch.export is to replace TorchScript
+        return torch.jit.load(path, map_location="cpu")
 
 
 def suspect_operations(path: Path) -> list[str]:
     """Names in a TorchScript program that reach beyond tensors: files, custom classes, operators of other libraries."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [entry.filename.lower() for entry in archive.infolist()]
-            sources = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".py")]
-            text = "\n".join(archive.read(entry).decode("utf-8", errors="replace") for entry in sources)
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
-        raise UserError(f"{path} is no TorchScript file ({first_line(error)}): {_SAVE}") from error
+    broken = (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError)
+    with explain(f"{path} is no TorchScript file", _SAVE, *broken), zipfile.ZipFile(path) as archive:
+        names = [entry.filename.lower() for entry in archive.infolist()]
+        sources = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".py")]
+        text = "\n".join(archive.read(entry).decode("utf-8", errors="replace") for entry in sources)
     if not sources:
         raise UserError(
             f"{path} holds no TorchScript program; it may be a state_dict: {_SAVE}, or "
@@ -210,10 +206,8 @@ def load_exported(path: Path, *, trust: bool) -> nn.Module:
         raise UserError(
             f"{path} is read by torch.export.load, which unpickles parts of it and so can run code: {_TRUST}"
         )
-    try:
+    with explain(f"{path} is no readable torch.export file", "export it again"):
         return torch.export.load(path).module()
-    except Exception as error:
-        raise UserError(f"{path} is no readable torch.export file ({first_line(error)}): export it again") from error
 
 
 def check_architecture(arch: str) -> None:
@@ -262,20 +256,12 @@ def load_skops(path: Path, *, trust: bool) -> Any:
         UserError: where the file cannot be read, or holds types that skops does not know, without ``trust``.
     """
     library = require("skops.io", purpose=f"reading {path.name}")
-    try:
+    with explain(f"{path} is no readable skops file", "save it with skops.io.dump"):
         unknown: list[str] = library.get_untrusted_types(file=path)
-    except Exception as error:
-        raise UserError(
-            f"{path} is no readable skops file ({first_line(error)}): save it with skops.io.dump"
-        ) from error
     if unknown and not trust:
         raise UserError(f"{path} holds types that skops does not know ({', '.join(unknown)}): {_TRUST}")
-    try:
+    with explain(f"{path} cannot be loaded", "use the scikit-learn version it was saved with"):
         return library.load(path, trusted=unknown)
-    except Exception as error:
-        raise UserError(
-            f"{path} cannot be loaded ({first_line(error)}): use the scikit-learn version it was saved with"
-        ) from error
 
 
 def load_pickle(path: Path, *, trust: bool) -> Any:
@@ -291,10 +277,8 @@ def load_pickle(path: Path, *, trust: bool) -> Any:
         )
     import joblib
 
-    try:
+    with explain(f"{path} cannot be loaded", "save it again with joblib.dump"):
         return joblib.load(path)
-    except Exception as error:
-        raise UserError(f"{path} cannot be loaded ({first_line(error)}): save it again with joblib.dump") from error
 
 
 def call_factory(spec: str) -> Any:

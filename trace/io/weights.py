@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from .errors import MissingFileError, UserError, first_line, require
+from .errors import MissingFileError, UserError, explain, require
 
 
 def read_weights(path: Path, *, remedy: str = "name an existing file") -> dict[str, Tensor]:
@@ -22,18 +22,11 @@ def read_weights(path: Path, *, remedy: str = "name an existing file") -> dict[s
     """
     if not path.is_file():
         raise MissingFileError(f"the weights {path} do not exist: {remedy}")
-    try:
+    with explain(f"{path} holds no readable weights", "fetch the file or save the state_dict again"):
         if path.suffix == ".safetensors":
-            library = require("safetensors.torch", purpose=f"reading {path.name}")
-            found = library.load_file(path)
+            found = require("safetensors.torch", purpose=f"reading {path.name}").load_file(path)
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
-    except UserError:
-        raise
-    except Exception as error:  # a broken file raises pickle, zip or safetensors errors
-        raise UserError(
-            f"{path} holds no readable weights ({first_line(error)}): fetch the file or save the state_dict again"
-        ) from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):

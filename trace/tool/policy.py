@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from ..gate.intervals import SCORES
 from ..gate.policy import Policy
-from ..io.errors import UserError, first_line, require
+from ..io.errors import UserError, explain, require
 from ..io.text import read_json, read_text
 from ..stats.conformal import GUARANTEES, PastUpdate, ThresholdCalibration, calibrate_threshold
 
@@ -176,14 +176,11 @@ def calibration_record(stored: StoredCalibration) -> dict[str, Any]:
 def read_calibration(path: Path) -> StoredCalibration:
     """What `calibration_record` made."""
     record = read_json(path, CALIBRATION, "calibrate --out")
-    try:
+    with explain(f"{path} is not complete", "make it again with calibrate --out", KeyError, TypeError, ValueError):
         calibration = ThresholdCalibration(**{key: record[key] for key in ThresholdCalibration._fields})
         calibration.in_words()
         past = tuple(PastUpdate(u["name"], float(u["score"]), float(u["risk_change"])) for u in record["past"])
         return StoredCalibration(calibration._replace(threshold=float(calibration.threshold)), record["score"], past)
-    except (KeyError, TypeError, ValueError) as error:
-        again = "make it again with calibrate --out"
-        raise UserError(f"{path} is not complete ({first_line(error)}): {again}") from error
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trace.io.checksum import sha256
+from trace.io.errors import explain
 from trace.io.splits import read_split
 
 from ...engine.errors import UserError
@@ -100,16 +101,14 @@ def _fetch_images(root: Path, domain: str, part: Archive, pause: float) -> None:
     if target.exists():
         raise UserError(f"{target} exists and lacks images that the splits name: move it away, then call again")
     archive = fetch(part.url, root / f"{domain}.zip", check=_matches(part), size=part.size, pause=pause)
-    try:
-        with tempfile.TemporaryDirectory(dir=root, prefix=f".{domain}.") as aside:
-            unpack(archive, Path(aside))
-            if not (Path(aside) / domain).is_dir():
-                raise UserError(f"{archive} holds no folder {domain}: delete it and fetch it again")
-            os.replace(Path(aside) / domain, target)
-    except OSError as error:
-        raise UserError(
-            f"{archive} cannot be unpacked ({error}): free space or permissions, then call again"
-        ) from error
+    with (
+        explain(f"{archive} cannot be unpacked", "free space or permissions, then call again", OSError),
+        tempfile.TemporaryDirectory(dir=root, prefix=f".{domain}.") as aside,
+    ):
+        unpack(archive, Path(aside))
+        if not (Path(aside) / domain).is_dir():
+            raise UserError(f"{archive} holds no folder {domain}: delete it and fetch it again")
+        os.replace(Path(aside) / domain, target)
 
 
 def _has_all(root: Path, domain: str) -> bool:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import resvg_py
 from PIL import Image
 
+from trace.io.errors import explain
 from trace.io.images import open_image
 from trace.io.splits import SplitEntry, split_text
 from trace.io.writing import write_atomically
@@ -285,7 +286,7 @@ def build(
     for domain in domains:
         if domain not in artists:
             raise UserError(f"nobody draws {domain!r}: emoji domains are {', '.join(artists)}")
-    try:
+    with explain(f"{root} cannot be written", "free it, or give another folder with --root", OSError):
         root.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root.parent, prefix=f".{root.name}.") as aside:
             packages = {package.spec: package for package in (labels, *(artists[d].package for d in domains))}
@@ -296,8 +297,6 @@ def build(
             manifest = _paint_and_split(tree, drawings, things) | {"packages": [p._asdict() for p in packages.values()]}
             write_atomically(tree / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
             os.replace(tree, root)
-    except OSError as error:
-        raise UserError(f"{root} cannot be written ({error}): free it, or give another folder with --root") from error
     return manifest
 
 

@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
 
+from trace.io.errors import explain
+
 from ...engine.errors import UserError
 
 RATIO = 50
@@ -28,7 +30,7 @@ def unpack(archive: Path, folder: Path) -> None:
     Raises:
         UserError: for a damaged archive, an entry that leaves the folder or is a link, and a size beyond all measure.
     """
-    try:
+    with explain(f"{archive} is damaged", "delete it and fetch it again", *_DAMAGE):
         if archive.suffix == ".zip":
             with zipfile.ZipFile(archive) as package:
                 zipped = [info for info in package.infolist() if not info.is_dir()]
@@ -39,8 +41,6 @@ def unpack(archive: Path, folder: Path) -> None:
                 taped = [info for info in bundle.getmembers() if not info.isdir()]
                 _check(archive, folder, [(info.name, info.size, info.isfile()) for info in taped])
                 bundle.extractall(folder, taped, filter="data")
-    except _DAMAGE as error:
-        raise UserError(f"{archive} is damaged ({error}): delete it and fetch it again") from error
 
 
 def _is_file(info: zipfile.ZipInfo) -> bool:
