@@ -89,6 +89,7 @@ def test_arrows_of_the_library(name):
 @pytest.mark.parametrize("name", [name for name in MODULES if name.split(".")[0] == "experiments"])
 def test_arrows_of_the_experiments(name):
     own = room(name)
+    assert not any(room(other) == "tool" for other in imports(name)), f"{name} imports the command line of the library"
     for other in imports(name, lazy=False):
         if own and other.startswith("experiments."):
             assert room(other) in ("", own, *EXPERIMENTS[own]), f"{name} imports {other}"

@@ -25,13 +25,15 @@ from typing import NamedTuple
 
 import torch
 
+from trace.io.writing import plain
+
 from ..benchmarks.estimators import ESTIMATORS, SIZES, Case, Contender
 from ..benchmarks.growth import growth
 from ..benchmarks.selection import selection
 from ..benchmarks.training import engine, stacked_training
 from ..benchmarks.vision import vision
 from ..engine.memory import peak_bytes, reset_peaks, resident_bytes
-from ..engine.records import RECORDS, ROOT, Record, plain, provenance, run_id, write_record
+from ..engine.records import RECORDS, ROOT, Record, provenance, run_id, write_record
 from ..tables.benchmark import benchmark
 from ..tables.table import to_markdown
 

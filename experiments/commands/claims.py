@@ -11,10 +11,12 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from trace.io.writing import write_atomically
+
 from ..claims.ledger import VERDICTS, Claim, Records, all_claims
 from ..claims.standin import EXPERIMENTS, of_either
 from ..engine.errors import MissingFileError, UserError
-from ..engine.records import PROFILE, RECORDS, ROOT, of_profile, read_records, write_atomically
+from ..engine.records import PROFILE, RECORDS, ROOT, of_profile, read_records
 from ..tables.table import Table, replace_marked, to_markdown
 
 RESULTS = ROOT / "results"

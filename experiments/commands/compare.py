@@ -16,8 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from trace.io.writing import plain
+
 from ..engine.errors import MissingFileError, UserError
-from ..engine.records import ROOT, Record, git, parse_records, plain, read_records
+from ..engine.records import ROOT, Record, git, parse_records, read_records
 from ..engine.store import RUNS, RunDirectory, experiments_in
 from ..tables.table import Table, to_text
 

@@ -43,6 +43,8 @@ def modules() -> list[ModuleType]:
 def build(output: Path = OUTPUT) -> list[str]:
     """Write all pages in place of those of an earlier build; the names of the modules that have one."""
     found = modules()
+    for name in trace.__all__:
+        getattr(trace, name)  # pdoc lists what is there, and the package imports what is asked for
     for module in found:
         _list_submodules(module)
         for value in vars(module).values():

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
+from trace.io.errors import MissingFileError, UserError
 
-class UserError(ValueError):
-    """One sentence that names the culprit and the remedy."""
-
-
-class MissingFileError(UserError, FileNotFoundError):
-    """A file that another command has to write first."""
+__all__ = ["MissingFileError", "MissingRecordsError", "UserError"]
 
 
 class MissingRecordsError(UserError):

@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import os
 import platform
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
+
+from trace.io.writing import strict_json, write_atomically
 
 from .errors import MissingFileError, MissingRecordsError, UserError
 
@@ -47,33 +46,6 @@ def run_id(experiment: str, profile: str, config: Record) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:12]
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A file to write aside; it takes the place of ``path`` in one step when the block ends, and never in part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(descriptor)
-    try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
-    """Replace a file in one step: readers see the old text or the new one, never a part.
-
-    Without ``sync`` a crash of the machine may lose it, which is fine for what can be made again.
-    """
-    with replacing(path) as aside, open(aside, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        if sync:
-            os.fsync(file.fileno())
-
-
 def write_record(record: Record, path: Path) -> None:
     """Store a record in a JSON-lines file, in place of the earlier one of its profile."""
     kept = [r for r in read_records(path) if r["profile"] != record["profile"]] if path.exists() else []
@@ -83,7 +55,7 @@ def write_record(record: Record, path: Path) -> None:
 def write_records(records: list[Record], path: Path) -> None:
     """All records of an experiment, one a line, sorted by ``run_id``."""
     ordered = sorted(records, key=lambda record: str(record["run_id"]))
-    lines = [json.dumps(plain(record), sort_keys=True, allow_nan=False) for record in ordered]
+    lines = [strict_json(record, indent=None, sort_keys=True) for record in ordered]
     write_atomically(path, "\n".join(lines) + "\n")
 
 
@@ -144,19 +116,6 @@ def with_records(
             yield name, stored[experiment], maker
         else:
             print(f"{name} is missing: {missing[experiment]}")
-
-
-def plain(value: Any) -> Any:
-    """JSON has no NaN: undefined numbers are stored as null. Scalars of numpy and torch become plain numbers."""
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    return value
 
 
 def significant(value: Any, digits: int) -> Any:

@@ -14,10 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trace.io.writing import replacement
+
 from .config import Run, experiment_module
 from .interrupt import GRACE_SECONDS, Warned
 from .memory import gpu_peak_bytes, peak_bytes, reset_peaks
-from .records import Record, provenance, replacing
+from .records import Record, provenance
 from .shared import Value, shared
 from .store import RUNS, SHARED, RunDirectory
 from .wandb import Mode, Tracker
@@ -42,7 +44,7 @@ class Context:
 
     def save(self, state: dict[str, Any]) -> None:
         """Keep the state of a long training (tensors and plain values) until the run is done; whole or not at all."""
-        with replacing(self.directory.checkpoint_path) as aside:
+        with replacement(self.directory.checkpoint_path) as aside:
             torch.save(state, aside)
 
     def checkpoint(self, state: Callable[[], dict[str, Any]]) -> None:
@@ -61,7 +63,7 @@ class Context:
 
     def keep(self, name: str, **arrays: NDArray[Any]) -> None:
         """``NAME.npz`` beside the record: what later questions need and no table prints."""
-        with replacing(self.directory.path / f"{name}.npz") as aside, open(aside, "wb") as file:
+        with replacement(self.directory.path / f"{name}.npz") as aside, open(aside, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
     def load(self) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from .records import replacing
+from trace.io.writing import replacement
 
 Value = TypeVar("Value")
 
@@ -49,7 +49,7 @@ def shared(
         torch.save({"key": dict(key), "value": compute()}, buffer)
         payload = buffer.getvalue()
         value: Value = _value(payload, classes)
-        with replacing(path) as aside:
+        with replacement(path) as aside:
             aside.write_bytes(_digest(payload) + payload)
         return value
 

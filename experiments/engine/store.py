@@ -17,9 +17,11 @@ from typing import IO, Literal
 
 from omegaconf import OmegaConf
 
+from trace.io.writing import plain, strict_json, write_atomically
+
 from .config import Run
 from .errors import UserError
-from .records import ROOT, Record, plain, write_atomically
+from .records import ROOT, Record
 
 RUNS = ROOT / "results" / "runs"
 SHARED = ".shared"
@@ -106,7 +108,7 @@ class RunDirectory:
 
     def finish(self, record: Record) -> None:
         """Store the record, which makes the run done, and drop its checkpoint."""
-        write_atomically(self.record_path, json.dumps(plain(record), sort_keys=True, allow_nan=False) + "\n")
+        write_atomically(self.record_path, strict_json(record, indent=None, sort_keys=True) + "\n")
         self.checkpoint_path.unlink(missing_ok=True)
 
     def fail(self, reason: str) -> None:

@@ -29,7 +29,7 @@ def contact_sheet(records: list[Record]) -> Figure:
     Raises:
         UserError: where the images are not there, or are not those of the record.
     """
-    from ..vision.images import open_image
+    from trace.io.images import open_image
 
     chosen = _one_seed(records)
     widths = {"width_ratios": [1.0] * SHOWN + [0.3] + [1.0] * SHOWN}

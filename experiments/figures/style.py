@@ -16,7 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ..engine.records import Record, replacing
+from trace.io.writing import replacement
+
+from ..engine.records import Record
 from ..engine.registry import Registry
 
 COLUMN = 3.4
@@ -78,6 +80,6 @@ def save(drawn: Figure, name: str, folder: Path) -> None:
         "png": {"Software": None},
     }
     for suffix, metadata in undated.items():
-        with replacing(folder / f"{name}.{suffix}") as aside:
+        with replacement(folder / f"{name}.{suffix}") as aside:
             drawn.savefig(aside, format=suffix, metadata=metadata)
     plt.close(drawn)

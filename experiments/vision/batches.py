@@ -13,8 +13,12 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from .backbone import Backbone, Transform
-from .images import ImageSet, open_image
+from trace.io.images import Transform, open_image
+
+from .backbone import Backbone
+from .images import ImageSet
+
+REMEDY = "fetch it again or drop it, or leave broken images out with on_broken=skip"
 
 Data = TypeVar("Data", "Rows", "Pictures")
 
@@ -104,7 +108,7 @@ class _Reader(Dataset[Tensor]):
 
     def __getitem__(self, item: tuple[int, int | None]) -> Tensor:
         row, seed = item
-        image = open_image(self.pictures.paths[row])
+        image = open_image(self.pictures.paths[row], remedy=REMEDY)
         if seed is None:
             return self.pictures.transform(image)
         with _seeded(seed):

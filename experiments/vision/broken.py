@@ -11,17 +11,19 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from trace.io.images import open_image
+from trace.io.writing import write_atomically
+
 from ..engine.errors import UserError
 from ..engine.progress import watched
-from ..engine.records import write_atomically
-from .images import BrokenImageError, ImageSet, digest, open_image, subset
+from .images import ImageSet, digest, subset
 
 
 def is_readable(path: Path) -> bool:
     """Whether an image is there and decodes to its end."""
     try:
         open_image(path)
-    except BrokenImageError:
+    except UserError:
         return False
     return True
 

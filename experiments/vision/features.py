@@ -25,9 +25,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from trace.io.errors import explain
+from trace.io.writing import write_atomically
+
 from ..engine.errors import UserError
 from ..engine.progress import counted
-from ..engine.records import write_atomically
 from ..engine.shared import locked
 from .backbone import Backbone, folded
 from .batches import Pictures, in_order
@@ -74,7 +76,11 @@ def features(
     key = cache_key(image_set, backbone, layer=layer, device=device)
     folder = cache / f"{image_set.name}-{layer}-{_short(key)}"
     waiting = f"{folder.name}: another process extracts these features"
-    with _writable(folder), locked(folder / "lock", waiting=waiting):
+    remedy = "free space or permissions, then call again; what is extracted is kept"
+    with (
+        explain(f"the cache {folder} cannot be written", remedy, OSError),
+        locked(folder / "lock", waiting=waiting),
+    ):
         shape = (len(image_set.paths), *_row_shape(network, backbone.spec.size, device))
         rows = RowFile(folder / "rows.npy", shape, np.dtype("float32" if layer == "penultimate" else "float16"))
         _begin(folder, key, rows)
@@ -183,17 +189,3 @@ def _narrowed(outputs: Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 def _row_shape(network: nn.Module, size: int, device: str | torch.device) -> tuple[int, ...]:
     return tuple(_run(network, torch.zeros(1, 3, size, size), device).shape[1:])
-
-
-@contextmanager
-def _writable(folder: Path) -> Iterator[None]:
-    """What a full or closed disk says, in one sentence."""
-    try:
-        yield
-    except UserError:
-        raise
-    except OSError as error:
-        raise UserError(
-            f"the cache {folder} cannot be written ({error}): free space or permissions, then call again; what is "
-            "extracted is kept"
-        ) from error

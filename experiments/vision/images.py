@@ -1,4 +1,8 @@
-"""Image sets: which files, which labels, how they are opened, and the data sets that they come from."""
+"""Image sets: which files, which labels, and the data sets that they come from.
+
+A data set is a folder of DomainNet's layout: ``DOMAIN_SPLIT.txt`` with one ``path label`` a line. Labels come from
+these files alone: they count classes without regard to case, a listing of the folders would not.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,22 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
-from PIL.Image import Image
-
-from trace.io import images
-from trace.io.errors import ToolError
+from trace.io.splits import SplitEntry, read_split
 
 from ..engine.config import CONFIGS, read_mapping, typed
 from ..engine.errors import MissingFileError, UserError
 from ..engine.records import ROOT
-from .splits import class_names, domains_in, read_split, split_file, splits_in
 
 OnBroken = Literal["error", "skip"]
 FOLDERS = {"emoji": "emoji-1", "domainnet": "domainnet"}
 """Where the known data sets stand below ``data_home()``."""
 
+SPLITS = ("train", "val", "test")
+_FIRST_DOMAINS = ("real", "painting", "sketch")
 _SHOWN = 3
-
-
-class BrokenImageError(UserError):
-    """An image that is missing, truncated, or no image."""
 
 
 class ImageSet(NamedTuple):
@@ -71,16 +69,42 @@ def digest(image_set: ImageSet) -> str:
     return sha.hexdigest()
 
 
-def open_image(path: Path) -> Image:
-    """An image in RGB; what is transparent becomes white.
+def split_file(root: Path, domain: str, split: str) -> Path:
+    return root / f"{domain}_{split}.txt"
+
+
+def class_names(entries: Iterable[SplitEntry], names: dict[int, str], origin: Path) -> dict[int, str]:
+    """``names`` with what a split file adds: the folder of an image is the name of its label.
 
     Raises:
-        BrokenImageError: where it is missing, truncated, or no image.
+        UserError: where a label already has another name; the case of letters does not matter.
     """
-    try:
-        return images.open_image(path)
-    except ToolError as error:
-        raise BrokenImageError(f"{error}, or leave broken images out with on_broken=skip") from error
+    known = dict(names)
+    for entry in entries:
+        name = PurePosixPath(entry.path).parent.name
+        if known.setdefault(entry.label, name).casefold() != name.casefold():
+            raise UserError(
+                f"{origin}: label {entry.label} is {name} here and {known[entry.label]} before: number the classes "
+                "alike in all split files"
+            )
+    return known
+
+
+def domains_in(root: Path) -> tuple[str, ...]:
+    """The domains that have a train split, the ones of the paper first."""
+    found = {path.name.removesuffix("_train.txt") for path in root.glob("*_train.txt")}
+    first = [name for name in _FIRST_DOMAINS if name in found]
+    return (*first, *sorted(found - set(first)))
+
+
+def splits_in(root: Path, domains: Iterable[str]) -> tuple[str, ...]:
+    """The splits that every domain has; train and test are always among them, so that their absence is noticed."""
+    chosen = tuple(domains)
+    return tuple(
+        split
+        for split in SPLITS
+        if split != "val" or (chosen and all(split_file(root, domain, split).exists() for domain in chosen))
+    )
 
 
 def present(image_set: ImageSet, *, on_broken: OnBroken = "error") -> ImageSet:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.records import write_atomically
+from trace.io.writing import write_atomically
 
 _CHUNK = 1 << 24
 

@@ -43,7 +43,8 @@ def case():
         nn.functional.cross_entropy(old(x), (x[:, 0] > 0).long()).backward()
         optimiser.step()
     source, target = (Sample(x, (x[:, i] > 0).long()) for i in (0, 1))
-    return Case(old.requires_grad_(False), Parts(source, source, source), Parts(target, target, target), RECIPE)
+    parts = Parts(source, source, source), Parts(target, target, target)
+    return Case(old.requires_grad_(False), *parts, RECIPE, ClippedCrossEntropy())
 
 
 def final(case, term=None, recipe=RECIPE):

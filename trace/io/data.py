@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from .arrays import array_rows, read_npz, read_safetensors
-from .errors import ToolError
+from .errors import MissingFileError, UserError
 from .images import Transform, image_rows
-from .rows import Rows
+from .rows import FileRows
 from .tables import read_table, table_rows
 
 FORMATS = (
@@ -18,38 +17,38 @@ FORMATS = (
 )
 
 
-class Reading(NamedTuple):
-    """How files are read."""
+def read_rows(
+    path: str,
+    *,
+    transform: Transform,
+    label: str | None,
+    labelled: bool,
+    columns: tuple[str, ...] | None,
+    limit: int | None,
+    generator: torch.Generator,
+) -> FileRows:
+    """The rows of a file or folder.
 
-    transform: Transform
-    """Of images."""
-    label: str | None
-    """Column of the label in tables; the usual names if absent."""
-    columns: tuple[str, ...] | None
-    """Input columns of tables in their order; all if absent."""
-    limit: int | None
-    """Most images of a sample."""
-    generator: torch.Generator
-    """Draws the images."""
-
-
-def read_rows(path: str, reading: Reading, *, labelled: bool) -> Rows:
-    """The rows of a file or folder; ``labelled`` samples are refused without the label column that was asked for.
+    Args:
+        transform: of images.
+        label: column of the label in tables; the usual names if absent.
+        labelled: whether a table without the label column that was asked for is refused.
+        columns: input columns of tables in their order; all if absent.
+        limit: most images of a sample, drawn with ``generator``.
 
     Raises:
-        ToolError: for a missing file, an unknown format, or contents that cannot be used.
+        UserError: for a missing file, an unknown format, or contents that cannot be used.
     """
     file = Path(path)
     if not file.exists():
-        raise ToolError(f"{path} does not exist: check the path")
+        raise MissingFileError(f"{path} does not exist: check the path")
     kind = "folder" if file.is_dir() else file.suffix.lower()
     if kind == ".npz":
         return array_rows(read_npz(file), file)
     if kind == ".safetensors":
         return array_rows(read_safetensors(file), file)
     if kind in (".csv", ".parquet", ".pq"):
-        frame = read_table(file)
-        return table_rows(frame, file, label=reading.label, labelled=labelled, columns=reading.columns)
+        return table_rows(read_table(file), file, label=label, labelled=labelled, columns=columns)
     if kind in ("folder", ".txt"):
-        return image_rows(file, reading.transform, limit=reading.limit, generator=reading.generator)
-    raise ToolError(f"{path}: data of this kind are not known: use {FORMATS}")
+        return image_rows(file, transform, limit=limit, generator=generator)
+    raise UserError(f"{path}: data of this kind are not known: use {FORMATS}")

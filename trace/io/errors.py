@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
-class ToolError(ValueError):
-    """One sentence that names the culprit and the remedy."""
+class UserError(ValueError):
+    """One sentence that names the culprit and the remedy: a command line prints it alone, without a traceback."""
+
+
+class MissingFileError(UserError, FileNotFoundError):
+    """A file that is not where it was named, or that another command has to write first."""
 
 
 _DISTRIBUTIONS = {"PIL": "pillow", "yaml": "PyYAML"}
@@ -18,7 +24,7 @@ def require(module: str, *, purpose: str) -> Any:
     """Import an optional package, or a module of it, when it is first needed.
 
     Raises:
-        ToolError: where it is not installed, with what to install.
+        UserError: where it is not installed, with what to install.
     """
     package = module.split(".")[0]
     try:
@@ -27,7 +33,25 @@ def require(module: str, *, purpose: str) -> Any:
         if error.name is None or error.name.split(".")[0] != package:
             raise
         name = _DISTRIBUTIONS.get(package, package)
-        raise ToolError(f"{purpose} needs the package {name}: pip install {name}") from error
+        raise UserError(f"{purpose} needs the package {name}: pip install {name}") from error
+
+
+@contextmanager
+def explain(culprit: str, remedy: str, *errors: type[Exception]) -> Iterator[None]:
+    """Make a UserError, ``CULPRIT (what happened): REMEDY``, of ``errors``, or of any; one that is a UserError stays.
+
+    >>> with explain("page.csv is no table", "save it again", KeyError):
+    ...     {}["label"]
+    Traceback (most recent call last):
+    trace.io.errors.UserError: page.csv is no table (KeyError: 'label'): save it again
+    """
+    kinds = errors or (Exception,)
+    try:
+        yield
+    except UserError:
+        raise
+    except kinds as error:
+        raise UserError(f"{culprit} ({first_line(error)}): {remedy}") from error
 
 
 def first_line(error: BaseException) -> str:

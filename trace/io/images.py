@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import ToolError, first_line, require
-from .rows import Rows
+from .errors import UserError, first_line, require
+from .rows import FileRows
 from .splits import read_split
 
 Transform = Callable[[Any], Tensor]
@@ -37,23 +37,23 @@ def folder_entries(folder: Path) -> tuple[list[str], np.ndarray[Any, Any] | None
     ]
     flat = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
     if found and flat:
-        raise ToolError(f"{folder} holds images beside its class folders, such as {flat[0]}: move them into a class")
+        raise UserError(f"{folder} holds images beside its class folders, such as {flat[0]}: move them into a class")
     if found:
         return [path for path, _ in found], np.array([name for _, name in found]), classes
     if flat:
         return flat, None, None
-    raise ToolError(f"{folder} holds no images: lay them out as folder/class/file ({', '.join(SUFFIXES)})")
+    raise UserError(f"{folder} holds no images: lay them out as folder/class/file ({', '.join(SUFFIXES)})")
 
 
 def split_entries(file: Path) -> tuple[list[str], np.ndarray[Any, Any]]:
     """Paths relative to the split file's folder, and labels, which come from this file alone."""
     entries = read_split(file)
     if not entries:
-        raise ToolError(f"{file} names no image: a split file has `path label` lines")
+        raise UserError(f"{file} names no image: a split file has `path label` lines")
     return [entry.path for entry in entries], np.array([entry.label for entry in entries])
 
 
-def image_rows(path: Path, transform: Transform, *, limit: int | None, generator: torch.Generator) -> Rows:
+def image_rows(path: Path, transform: Transform, *, limit: int | None, generator: torch.Generator) -> FileRows:
     """All images of a folder or split file, or ``limit`` of them, as one tensor ``[n, 3, size, size]``."""
     classes: tuple[str, ...] | None = None
     labels: np.ndarray[Any, Any] | None
@@ -64,14 +64,14 @@ def image_rows(path: Path, transform: Transform, *, limit: int | None, generator
     if limit is not None and len(files) > limit:
         chosen = torch.randperm(len(files), generator=generator)[:limit].sort().values.tolist()
         files, labels = [files[i] for i in chosen], None if labels is None else labels[chosen]
-    return Rows(str(path), _pixels(root, files, transform, path), labels, files, classes=classes)
+    return FileRows(str(path), _pixels(root, files, transform, path), labels, files, classes=classes)
 
 
 def _pixels(root: Path, files: Sequence[str], transform: Transform, origin: Path) -> Tensor:
     first = transform(open_image(root / files[0]))
     size = first.numel() * first.element_size() * len(files)
     if size > MOST_BYTES:
-        raise ToolError(
+        raise UserError(
             f"the {len(files)} images of {origin} take {size / 2**30:.0f} GB: draw fewer with --limit, or smaller ones "
             "with --image-size"
         )
@@ -81,11 +81,11 @@ def _pixels(root: Path, files: Sequence[str], transform: Transform, origin: Path
     return pixels
 
 
-def open_image(path: Path) -> Any:
-    """An image in RGB; what is transparent becomes white.
+def open_image(path: Path, *, remedy: str = "fetch it again or drop it") -> Any:
+    """An image in RGB; what is transparent becomes white. ``remedy`` ends the sentence about a broken one.
 
     Raises:
-        ToolError: where it is absent, truncated, no image, or has more than 8 bits a channel.
+        UserError: where it is absent, truncated, no image, or has more than 8 bits a channel.
     """
     pillow = require("PIL.Image", purpose="reading images")
     try:
@@ -95,13 +95,11 @@ def open_image(path: Path) -> Any:
                 return image.convert("RGB")
             drawing = image.convert("RGBA")
     except FileNotFoundError as error:
-        raise ToolError(f"{path} does not exist: fetch it, or drop its line from the split file") from error
+        raise UserError(f"{path} does not exist: fetch it, or drop its line from the split file") from error
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, pillow.DecompressionBombError) as error:
-        raise ToolError(
-            f"{path} cannot be read as an image ({first_line(error)}): fetch it again or drop it"
-        ) from error
+        raise UserError(f"{path} cannot be read as an image ({first_line(error)}): {remedy}") from error
     if deep:
-        raise ToolError(f"{path} has 16 or 32 bits a pixel, and nothing says which is white: convert it to 8")
+        raise UserError(f"{path} has 16 or 32 bits a pixel, and nothing says which is white: convert it to 8")
     paper = pillow.new("RGBA", drawing.size, "white")
     paper.alpha_composite(drawing)
     return paper.convert("RGB")

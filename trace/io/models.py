@@ -26,178 +26,13 @@ import torch
 from torch import Tensor, nn
 
 from ..estimators.gradient_quantile import Model, NoGradientError
-from .errors import ToolError, first_line, require
+from .errors import UserError, explain, first_line, require
 from .images import Transform
 from .weights import copy_weights, read_weights
 
 _SUSPECT = re.compile(r"\b(save|from_file|classes)\b|\bops\s*\.\s*(?!(?:prim|aten|quantized)\b)(\w+)")
 _SAVE = "save the model with torch.jit.script(model).save(path)"
 _TRUST = "pass --trust if you know where the file comes from"
-
-
-def load_torchscript(path: Path, *, trust: bool) -> nn.Module:
-    """A TorchScript module on the CPU.
-
-    Raises:
-        ToolError: where the file is no TorchScript, or its program uses files or foreign operators without ``trust``.
-    """
-    found = suspect_operations(path)
-    if found and not trust:
-        raise ToolError(
-            f"{path} holds a program that uses {', '.join(found)}, so it can do more than compute: {_TRUST}"
-        )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch.export is to replace TorchScript
-            return torch.jit.load(path, map_location="cpu")
-    except Exception as error:
-        raise ToolError(
-            f"{path} is no TorchScript file ({first_line(error)}): {_SAVE}, or name its code as module:function"
-        ) from error
-
-
-def suspect_operations(path: Path) -> list[str]:
-    """Names in a TorchScript program that reach beyond tensors: files, custom classes, operators of other libraries."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [entry.filename.lower() for entry in archive.infolist()]
-            sources = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".py")]
-            text = "\n".join(archive.read(entry).decode("utf-8", errors="replace") for entry in sources)
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
-        raise ToolError(f"{path} is no TorchScript file ({first_line(error)}): {_SAVE}") from error
-    if not sources:
-        raise ToolError(
-            f"{path} holds no TorchScript program; it may be a state_dict: {_SAVE}, or "
-            "give timm:ARCH@FILE or module:function"
-        )
-    if len(set(names)) < len(names):  # torch may run another entry than the one that was read here
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ToolError(f"{path} holds {twice} more than once, so it is not clear which is run: {_SAVE}")
-    return sorted({match[1] or f"ops.{match[2]}" for match in _SUSPECT.finditer(text)})
-
-
-def load_exported(path: Path, *, trust: bool) -> nn.Module:
-    """The module of a torch.export file, which must have been exported with a dynamic first dimension.
-
-    Raises:
-        ToolError: without ``trust``, or where the file cannot be read.
-    """
-    if not trust:
-        raise ToolError(
-            f"{path} is read by torch.export.load, which unpickles parts of it and so can run code: {_TRUST}"
-        )
-    try:
-        return torch.export.load(path).module()
-    except Exception as error:
-        raise ToolError(f"{path} is no readable torch.export file ({first_line(error)}): export it again") from error
-
-
-def load_skops(path: Path, *, trust: bool) -> Any:
-    """The estimator of a skops file, which names every type it holds before any is built.
-
-    Raises:
-        ToolError: where the file cannot be read, or holds types that skops does not know, without ``trust``.
-    """
-    library = require("skops.io", purpose=f"reading {path.name}")
-    try:
-        unknown: list[str] = library.get_untrusted_types(file=path)
-    except Exception as error:
-        raise ToolError(
-            f"{path} is no readable skops file ({first_line(error)}): save it with skops.io.dump"
-        ) from error
-    if unknown and not trust:
-        raise ToolError(
-            f"{path} holds types that skops does not know ({', '.join(unknown)}): pass --trust if you know where the "
-            "file comes from"
-        )
-    try:
-        return library.load(path, trusted=unknown)
-    except Exception as error:
-        raise ToolError(
-            f"{path} cannot be loaded ({first_line(error)}): use the scikit-learn version it was saved with"
-        ) from error
-
-
-def load_pickle(path: Path, *, trust: bool) -> Any:
-    """The object of a pickle or joblib file.
-
-    Raises:
-        ToolError: without ``trust``, or where the file cannot be read.
-    """
-    if not trust:
-        raise ToolError(
-            f"{path} is a pickle, which can run any code when it is read: save the model with skops.io.dump, or pass "
-            "--trust if you know where the file comes from"
-        )
-    import joblib
-
-    try:
-        return joblib.load(path)
-    except Exception as error:
-        raise ToolError(f"{path} cannot be loaded ({first_line(error)}): save it again with joblib.dump") from error
-
-
-def call_factory(spec: str) -> Any:
-    """What ``function()`` returns; the module is looked for in the current folder first, as ``python -m`` does.
-
-    Naming code to run is the user's word for it, so no further trust is asked for.
-
-    Raises:
-        ToolError: where module or function are missing, or one of them fails.
-    """
-    module_name, _, function_name = spec.partition(":")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and module_name.split(".")[0] == error.name.split(".")[0]:
-            raise ToolError(f"{spec}: there is no module {module_name} here or on the import path") from error
-        raise ToolError(f"{spec}: {module_name} cannot be imported ({first_line(error)})") from error
-    except (Exception, SystemExit) as error:
-        raise ToolError(f"{spec}: {module_name} cannot be imported ({first_line(error)})") from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise ToolError(f"{spec}: {module_name} has no function {function_name}")
-    try:
-        return function()
-    except (Exception, SystemExit) as error:
-        raise ToolError(f"{spec}: {function_name}() failed ({first_line(error)})") from error
-
-
-def load_timm(spec: str) -> tuple[nn.Module, Callable[[int | None], Transform]]:
-    """The network, and its preprocessing of images at a size or at its own.
-
-    Raises:
-        ToolError: for an unknown architecture, or weights that are missing or belong to another one.
-    """
-    arch, found, weights = spec.removeprefix("timm:").partition("@")
-    if not found or not weights:
-        raise ToolError(f"{spec} names no weights: write timm:ARCH@weights.safetensors (or .pth)")
-    timm = require("timm", purpose=spec)
-    if not timm.is_model(arch):
-        near = difflib.get_close_matches(arch, timm.list_models(), n=3)
-        similar = ", ".join(near) or "timm.list_models() has all"
-        raise ToolError(f"timm knows no architecture {arch!r}: take another name ({similar})")
-    tensors = read_weights(Path(weights))
-    with torch.random.fork_rng(devices=[]):
-        head = timm.create_model(arch, pretrained=False).pretrained_cfg.get("classifier")
-        names = [head] if isinstance(head, str) else list(head or ())
-        rows = next((len(tensors[f"{name}.weight"]) for name in names if f"{name}.weight" in tensors), None)
-        if rows is None:
-            raise ToolError(
-                f"{weights} has no tensor {names[0] if names else 'classifier'}.weight, {arch}'s classifier"
-            )
-        model: nn.Module = timm.create_model(arch, pretrained=False, num_classes=rows)
-    copy_weights(model, tensors, origin=weights, arch=arch)
-
-    def transform(size: int | None) -> Transform:
-        config = timm.data.resolve_data_config({} if size is None else {"input_size": (3, size, size)}, model=model)
-        return timm.data.create_transform(**config, is_training=False)
-
-    return model, transform
-
 
 FORMATS = (
     "TorchScript (.pt, .ts), torch.export (.pt2), timm:ARCH@weights.safetensors, scikit-learn (.skops; .pkl or .joblib "
@@ -232,7 +67,7 @@ class NamedModel(nn.Module):
         except NoGradientError:
             raise
         except Exception as error:
-            raise ToolError(
+            raise UserError(
                 f"{self.name} failed on inputs {list(x.shape)} of {own}: {first_line(error)}; give it the inputs it "
                 "was made for"
             ) from error
@@ -241,7 +76,7 @@ class NamedModel(nn.Module):
     def layer(self, name: str) -> nn.Module:
         """The submodule of that name, whose outputs can be watched."""
         if isinstance(self.inner, torch.jit.ScriptModule):
-            raise ToolError(
+            raise UserError(
                 f"{self.name} is TorchScript, whose layers cannot be watched: use --features identity or saved, or "
                 "give the model as module:function"
             )
@@ -249,7 +84,7 @@ class NamedModel(nn.Module):
         if not name or name not in modules:
             known = [key for key in modules if key]
             shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "") if known else "none"
-            raise ToolError(f"{self.name} has no submodule {name!r}: name one of its own ({shown})")
+            raise UserError(f"{self.name} has no submodule {name!r}: name one of its own ({shown})")
         return modules[name]
 
 
@@ -268,7 +103,7 @@ class SavedOutputs(nn.Module):
         raise NoGradientError(f"{self.option} is not given, only its saved outputs: gradients need the model itself")
 
     def layer(self, name: str) -> nn.Module:
-        raise ToolError(f"--features {name} needs {self.option}: give the model, or use --features identity or saved")
+        raise UserError(f"--features {name} needs {self.option}: give the model, or use --features identity or saved")
 
 
 AnyModel = NamedModel | SavedOutputs
@@ -278,7 +113,7 @@ def load_model(spec: str | None, option: str, *, trust: bool, device: torch.devi
     """The model behind ``spec``, in eval mode; without a spec, one that stands for saved outputs.
 
     Raises:
-        ToolError: for a missing or broken file, an unknown kind, or code that needs ``trust``.
+        UserError: for a missing or broken file, an unknown kind, or code that needs ``trust``.
     """
     if spec is None:
         return SavedOutputs(option)
@@ -295,30 +130,181 @@ def _load(spec: str, option: str, trust: bool) -> Loaded:
         model, transform = load_timm(spec)
         return Loaded(model, transform=transform)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", spec) and not path.exists():
-        return _adapted(call_factory(spec), spec)
+        return _adapt(call_factory(spec), spec)
     if not path.is_file():
-        raise ToolError(f"{option} {spec} does not exist: a model is {FORMATS}")
+        raise UserError(f"{option} {spec} does not exist: a model is {FORMATS}")
     if kind in (".pt", ".ts", ".jit", ".torchscript", ".pth"):
         return Loaded(load_torchscript(path, trust=trust))
     if kind == ".pt2":
         return Loaded(load_exported(path, trust=trust))
     if kind == ".skops":
-        return _adapted(load_skops(path, trust=trust), spec)
+        return _adapt(load_skops(path, trust=trust), spec)
     if kind in (".pkl", ".pickle", ".joblib"):
-        return _adapted(load_pickle(path, trust=trust), spec)
-    raise ToolError(f"{option} {spec} is of no known kind: a model is {FORMATS}")
+        return _adapt(load_pickle(path, trust=trust), spec)
+    raise UserError(f"{option} {spec} is of no known kind: a model is {FORMATS}")
 
 
-def _adapted(found: object, spec: str) -> Loaded:
+def _adapt(found: object, spec: str) -> Loaded:
     """A module or function as it is, a scikit-learn estimator through its adapter."""
     if isinstance(found, nn.Module) or (callable(found) and not hasattr(found, "predict")):
         return Loaded(found)
     if not hasattr(found, "predict"):
-        raise ToolError(f"{spec} gives a {type(found).__name__}: a torch module or a scikit-learn estimator is needed")
+        raise UserError(f"{spec} gives a {type(found).__name__}: a torch module or a scikit-learn estimator is needed")
     from ..adapters import from_sklearn  # scikit-learn takes seconds to import
 
     try:
         model = from_sklearn(found)
     except ValueError as error:
-        raise ToolError(f"{spec}: {error}") from error
+        raise UserError(f"{spec}: {error}") from error
     return Loaded(model, classes=model.classes, columns=model.columns)
+
+
+def load_torchscript(path: Path, *, trust: bool) -> nn.Module:
+    """A TorchScript module on the CPU.
+
+    Raises:
+        UserError: where the file is no TorchScript, or its program uses files or foreign operators without ``trust``.
+    """
+    found = suspect_operations(path)
+    if found and not trust:
+        raise UserError(
+            f"{path} holds a program that uses {', '.join(found)}, so it can do more than compute: {_TRUST}"
+        )
+    with (
+        explain(f"{path} is no TorchScript file", f"{_SAVE}, or name its code as module:function"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", FutureWarning)  # torch.export is to replace TorchScript
+        return torch.jit.load(path, map_location="cpu")
+
+
+def suspect_operations(path: Path) -> list[str]:
+    """Names in a TorchScript program that reach beyond tensors: files, custom classes, operators of other libraries."""
+    broken = (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError)
+    with explain(f"{path} is no TorchScript file", _SAVE, *broken), zipfile.ZipFile(path) as archive:
+        names = [entry.filename.lower() for entry in archive.infolist()]
+        sources = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".py")]
+        text = "\n".join(archive.read(entry).decode("utf-8", errors="replace") for entry in sources)
+    if not sources:
+        raise UserError(
+            f"{path} holds no TorchScript program; it may be a state_dict: {_SAVE}, or "
+            "give timm:ARCH@FILE or module:function"
+        )
+    if len(set(names)) < len(names):  # torch may run another entry than the one that was read here
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"{path} holds {twice} more than once, so it is not clear which is run: {_SAVE}")
+    return sorted({match[1] or f"ops.{match[2]}" for match in _SUSPECT.finditer(text)})
+
+
+def load_exported(path: Path, *, trust: bool) -> nn.Module:
+    """The module of a torch.export file, which must have been exported with a dynamic first dimension.
+
+    Raises:
+        UserError: without ``trust``, or where the file cannot be read.
+    """
+    if not trust:
+        raise UserError(
+            f"{path} is read by torch.export.load, which unpickles parts of it and so can run code: {_TRUST}"
+        )
+    with explain(f"{path} is no readable torch.export file", "export it again"):
+        return torch.export.load(path).module()
+
+
+def check_architecture(arch: str) -> None:
+    """Refuse a name that timm does not know, with some that it knows."""
+    import timm
+
+    if not timm.is_model(arch):
+        similar = ", ".join(difflib.get_close_matches(arch, timm.list_models(), n=3)) or "timm.list_models() has all"
+        raise UserError(f"timm knows no architecture {arch!r}: take another name ({similar})")
+
+
+def load_timm(spec: str) -> tuple[nn.Module, Callable[[int | None], Transform]]:
+    """The network, and its preprocessing of images at a size or at its own.
+
+    Raises:
+        UserError: for an unknown architecture, or weights that are missing or belong to another one.
+    """
+    arch, found, weights = spec.removeprefix("timm:").partition("@")
+    if not found or not weights:
+        raise UserError(f"{spec} names no weights: write timm:ARCH@weights.safetensors (or .pth)")
+    timm = require("timm", purpose=spec)
+    check_architecture(arch)
+    tensors = read_weights(Path(weights))
+    with torch.random.fork_rng(devices=[]):
+        head = timm.create_model(arch, pretrained=False).pretrained_cfg.get("classifier")
+        names = [head] if isinstance(head, str) else list(head or ())
+        rows = next((len(tensors[f"{name}.weight"]) for name in names if f"{name}.weight" in tensors), None)
+        if rows is None:
+            raise UserError(
+                f"{weights} has no tensor {names[0] if names else 'classifier'}.weight, {arch}'s classifier"
+            )
+        model: nn.Module = timm.create_model(arch, pretrained=False, num_classes=rows)
+    copy_weights(model, tensors, origin=weights, arch=arch)
+
+    def transform(size: int | None) -> Transform:
+        config = timm.data.resolve_data_config({} if size is None else {"input_size": (3, size, size)}, model=model)
+        return timm.data.create_transform(**config, is_training=False)
+
+    return model, transform
+
+
+def load_skops(path: Path, *, trust: bool) -> Any:
+    """The estimator of a skops file, which names every type it holds before any is built.
+
+    Raises:
+        UserError: where the file cannot be read, or holds types that skops does not know, without ``trust``.
+    """
+    library = require("skops.io", purpose=f"reading {path.name}")
+    with explain(f"{path} is no readable skops file", "save it with skops.io.dump"):
+        unknown: list[str] = library.get_untrusted_types(file=path)
+    if unknown and not trust:
+        raise UserError(f"{path} holds types that skops does not know ({', '.join(unknown)}): {_TRUST}")
+    with explain(f"{path} cannot be loaded", "use the scikit-learn version it was saved with"):
+        return library.load(path, trusted=unknown)
+
+
+def load_pickle(path: Path, *, trust: bool) -> Any:
+    """The object of a pickle or joblib file.
+
+    Raises:
+        UserError: without ``trust``, or where the file cannot be read.
+    """
+    if not trust:
+        raise UserError(
+            f"{path} is a pickle, which can run any code when it is read: save the model with skops.io.dump, or "
+            f"{_TRUST}"
+        )
+    import joblib
+
+    with explain(f"{path} cannot be loaded", "save it again with joblib.dump"):
+        return joblib.load(path)
+
+
+def call_factory(spec: str) -> Any:
+    """What ``function()`` returns; the module is looked for in the current folder first, as ``python -m`` does.
+
+    Naming code to run is the user's word for it, so no further trust is asked for.
+
+    Raises:
+        UserError: where module or function are missing, or one of them fails.
+    """
+    module_name, _, function_name = spec.partition(":")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and module_name.split(".")[0] == error.name.split(".")[0]:
+            raise UserError(f"{spec}: there is no module {module_name} here or on the import path") from error
+        raise UserError(f"{spec}: {module_name} cannot be imported ({first_line(error)})") from error
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{spec}: {module_name} cannot be imported ({first_line(error)})") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise UserError(f"{spec}: {module_name} has no function {function_name}")
+    try:
+        return function()
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{spec}: {function_name}() failed ({first_line(error)})") from error

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ..sample import Sample, stratified_split
-from .errors import ToolError
+from .errors import UserError
 
 
-class Rows(NamedTuple):
+class FileRows(NamedTuple):
     """Inputs and labels as they stand in a file."""
 
     origin: str
@@ -53,7 +53,7 @@ class Part(NamedTuple):
         )
 
 
-def held_out(part: Part, generator: torch.Generator, fraction: float = 0.15) -> tuple[Part, Part]:
+def hold_out(part: Part, generator: torch.Generator, fraction: float = 0.15) -> tuple[Part, Part]:
     """Training and validation parts, stratified by class."""
     y = None if part.sample.y is None else part.sample.y.cpu()
     numbered = Sample(torch.arange(len(part.names), dtype=torch.float64)[:, None], y)
@@ -68,7 +68,7 @@ def at_most(part: Part, limit: int | None, generator: torch.Generator) -> Part:
     return part.at(torch.randperm(len(part.names), generator=generator)[:limit].sort().values)
 
 
-def ready(rows: Rows, classes: Sequence[str] | None, *, classification: bool, device: torch.device) -> Part:
+def to_part(rows: FileRows, classes: Sequence[str] | None, *, classification: bool, device: torch.device) -> Part:
     """Labels as targets, everything on one device."""
     y = None if rows.labels is None else targets(rows, classes, classification=classification)
     return Part(
@@ -79,31 +79,31 @@ def ready(rows: Rows, classes: Sequence[str] | None, *, classification: bool, de
     )
 
 
-def targets(rows: Rows, classes: Sequence[str] | None, *, classification: bool) -> Tensor:
+def targets(rows: FileRows, classes: Sequence[str] | None, *, classification: bool) -> Tensor:
     """Class indices, or real targets in the inputs' precision.
 
     Raises:
-        ToolError: for missing labels, names without a list of classes, or a label that is none of the classes.
+        UserError: for missing labels, names without a list of classes, or a label that is none of the classes.
     """
     labels = rows.labels
     assert labels is not None
     numeric = np.issubdtype(labels.dtype, np.number)
     if numeric and not np.isfinite(labels).all():
         row = int(np.flatnonzero(~np.isfinite(labels))[0])
-        raise ToolError(f"{rows.origin}: the label of row {row} is missing or infinite: drop such rows")
+        raise UserError(f"{rows.origin}: the label of row {row} is missing or infinite: drop such rows")
     if not classification:
         if not numeric:
-            raise ToolError(f"{rows.origin}: the target {labels[0]!r} is no number, which squared error needs")
+            raise UserError(f"{rows.origin}: the target {labels[0]!r} is no number, which squared error needs")
         return torch.from_numpy(labels.astype(np.float64)).to(rows.x.dtype)
     if numeric and (labels != np.round(labels)).any():
         row = int(np.flatnonzero(labels != np.round(labels))[0])
-        raise ToolError(
+        raise UserError(
             f"{rows.origin}: the label of row {row} is {labels[row]:g}, no class: give whole numbers, or "
             "`--loss squared-error` for regression"
         )
     if classes is None or (numeric and not any(name.lstrip("-").isdigit() for name in classes)):
         if not numeric:
-            raise ToolError(
+            raise UserError(
                 f"{rows.origin}: labels are names such as {str(labels[0])!r}, and nothing says which output is which: "
                 "list them in the order of the outputs with --classes A,B,..."
             )
@@ -113,5 +113,5 @@ def targets(rows: Rows, classes: Sequence[str] | None, *, classification: bool) 
     unknown = next((key for key in keys if key not in index), None)
     if unknown is not None:
         shown = ", ".join(list(index)[:8]) + (", ..." if len(index) > 8 else "")
-        raise ToolError(f"{rows.origin}: {unknown!r} is none of the classes ({shown}): relabel it or drop its rows")
+        raise UserError(f"{rows.origin}: {unknown!r} is none of the classes ({shown}): relabel it or drop its rows")
     return torch.tensor([index[key] for key in keys])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from .errors import ToolError
+from .errors import MissingFileError, UserError
 
 
-class Entry(NamedTuple):
+class SplitEntry(NamedTuple):
     """One line of a split file."""
 
     path: str
@@ -16,23 +17,28 @@ class Entry(NamedTuple):
     label: int
 
 
-def read_split(path: Path) -> list[Entry]:
+def read_split(path: Path) -> list[SplitEntry]:
     """The entries of a split file; paths may hold spaces, blank lines and Windows' line ends do not matter.
 
     Raises:
-        ToolError: with file and line number, where a line is no ``path label``, or contradicts an earlier one.
+        MissingFileError: where there is none.
+        UserError: with file and line number, where a line is no ``path label``, or contradicts an earlier one.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise MissingFileError(
+            f"{path} does not exist: the folder needs DOMAIN_train.txt and DOMAIN_test.txt with `path label` lines"
+        ) from error
     except UnicodeDecodeError as error:
-        raise ToolError(f"{path} is not UTF-8 text ({error.reason}): a split file has `path label` lines") from error
+        raise UserError(f"{path} is not UTF-8 text ({error.reason}): a split file has `path label` lines") from error
     labels: dict[str, int] = {}
     entries = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             entry = _entry(line.strip(), f"{path}, line {number}")
             if labels.setdefault(entry.path, entry.label) != entry.label:
-                raise ToolError(
+                raise UserError(
                     f"{path}, line {number}: {entry.path} has label {labels[entry.path]} above and {entry.label} here: "
                     "remove one of the lines"
                 )
@@ -40,13 +46,18 @@ def read_split(path: Path) -> list[Entry]:
     return entries
 
 
-def _entry(line: str, where: str) -> Entry:
+def split_text(entries: Iterable[SplitEntry]) -> str:
+    """What `read_split` reads."""
+    return "".join(f"{entry.path} {entry.label}\n" for entry in entries)
+
+
+def _entry(line: str, where: str) -> SplitEntry:
     path, _, label = line.replace("\t", " ").rpartition(" ")
     path = path.strip()
     if not (label.isascii() and label.isdigit()):
-        raise ToolError(f"{where}: {label!r} is no label: a line is `path label`, and labels count from 0")
+        raise UserError(f"{where}: {label!r} is no label: a line is `path label`, and labels count from 0")
     if not path:
-        raise ToolError(f"{where}: there is no path before label {label}: a line is `path label`")
+        raise UserError(f"{where}: there is no path before label {label}: a line is `path label`")
     if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-        raise ToolError(f"{where}: {path} leaves the data folder: give it relative to the folder of the split file")
-    return Entry(path, int(label))
+        raise UserError(f"{where}: {path} leaves the data folder: give it relative to the folder of the split file")
+    return SplitEntry(path, int(label))

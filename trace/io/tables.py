@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from .arrays import numbers
-from .errors import ToolError, first_line, require
-from .rows import Rows
+from .errors import UserError, first_line, require
+from .rows import FileRows
 
 LABELS = ("label", "y", "target")
 """Names of the label column that are tried where none is given, unless they are inputs of a model."""
@@ -25,13 +25,13 @@ def read_table(path: Path) -> Any:
             return pandas.read_csv(path)
         require("pyarrow", purpose=f"reading {path.name}")
         return pandas.read_parquet(path, engine="pyarrow")
-    except (ToolError, OSError):
+    except (UserError, OSError):
         raise
     except Exception as error:  # pandas and pyarrow raise types of their own
-        raise ToolError(f"{path} is no readable table ({first_line(error)}): save it again") from error
+        raise UserError(f"{path} is no readable table ({first_line(error)}): save it again") from error
 
 
-def table_rows(frame: Any, path: Path, *, label: str | None, labelled: bool, columns: Sequence[str] | None) -> Rows:
+def table_rows(frame: Any, path: Path, *, label: str | None, labelled: bool, columns: Sequence[str] | None) -> FileRows:
     """Rows from a data frame.
 
     Args:
@@ -40,25 +40,25 @@ def table_rows(frame: Any, path: Path, *, label: str | None, labelled: bool, col
         columns: the input columns in their order; None takes all but the label.
 
     Raises:
-        ToolError: for a missing column, or one that holds no numbers.
+        UserError: for a missing column, or one that holds no numbers.
     """
     frame = frame.rename(columns=str)
     if not len(frame):
-        raise ToolError(f"{path} is empty: give at least one row")
+        raise UserError(f"{path} is empty: give at least one row")
     known = ", ".join(list(frame.columns)[:12]) + (", ..." if len(frame.columns) > 12 else "")
     if label is not None and label not in frame.columns and labelled:
         near = difflib.get_close_matches(label, frame.columns, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "name the label with --label"
-        raise ToolError(f"{path} has no column {label!r} (it has {known}): {hint}")
+        raise UserError(f"{path} has no column {label!r} (it has {known}): {hint}")
     tried = [label] if label else [name for name in LABELS if name not in (columns or ())]
     found = next((name for name in tried if name in frame.columns), None)
     inputs = [name for name in frame.columns if name != found] if columns is None else list(columns)
     missing = next((name for name in inputs if name not in frame.columns), None)
     if missing is not None:
-        raise ToolError(f"{path} has no column {missing!r} (it has {known}): give all samples the models' columns")
+        raise UserError(f"{path} has no column {missing!r} (it has {known}): give all samples the models' columns")
     if not inputs:
-        raise ToolError(f"{path} has no column but the label: add the inputs")
-    return Rows(
+        raise UserError(f"{path} has no column but the label: add the inputs")
+    return FileRows(
         origin=str(path),
         x=numbers(np.stack([_column(frame, name, path) for name in inputs], axis=1), str(path)),
         labels=None if found is None else _labels(frame[found], found, path),
@@ -72,13 +72,11 @@ def _column(frame: Any, name: str, path: Path) -> np.ndarray[Any, Any]:
     """One input column in float64."""
     column = frame[name]
     if getattr(column, "ndim", 1) != 1:
-        raise ToolError(f"{path} has more than one column {name!r}: rename them")
-    missing = column.isna().to_numpy()
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise ToolError(f"{path}: column {name!r} is empty in row {row}: fill or drop such rows")
+        raise UserError(f"{path} has more than one column {name!r}: rename them")
+    if column.isna().any():
+        raise UserError(f"{path}: column {name!r} is empty in row {_first_missing(column)}: fill or drop such rows")
     if column.dtype.kind not in "biuf":
-        raise ToolError(
+        raise UserError(
             f"{path}: column {name!r} holds {str(column.iloc[0])!r}, which is no number: encode the column or drop it"
         )
     return np.asarray(column, dtype=np.float64)
@@ -86,11 +84,10 @@ def _column(frame: Any, name: str, path: Path) -> np.ndarray[Any, Any]:
 
 def _labels(column: Any, name: str, path: Path) -> np.ndarray[Any, Any]:
     if column.isna().any():
-        row = int(np.flatnonzero(column.isna().to_numpy())[0])
-        raise ToolError(f"{path}: the label {name!r} is missing in row {row}: drop such rows")
+        raise UserError(f"{path}: the label {name!r} is missing in row {_first_missing(column)}: drop such rows")
     kind = column.dtype.kind
-    if kind == "b":
-        return np.asarray(column, dtype=np.int64)
-    return (
-        np.asarray(column, dtype=np.int64 if kind in "iu" else np.float64) if kind in "iuf" else np.array(column, str)
-    )
+    return np.array(column, dtype=np.int64 if kind in "biu" else np.float64 if kind == "f" else str)
+
+
+def _first_missing(column: Any) -> int:
+    return int(np.flatnonzero(column.isna().to_numpy())[0])

@@ -8,35 +8,29 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from .errors import ToolError, first_line, require
+from .errors import MissingFileError, UserError, explain, require
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path, *, remedy: str = "name an existing file") -> dict[str, Tensor]:
     """The tensors of a .safetensors or .pth file on the CPU, without unpickling anything else.
 
-    torchvision's and timm's nesting below ``state_dict`` is undone.
+    torchvision's and timm's nesting below ``state_dict`` is undone. ``remedy`` ends the sentence about an absent file.
 
     Raises:
-        ToolError: where the file is absent, damaged, or holds something else.
+        MissingFileError: where there is no such file.
+        UserError: where it is damaged, or holds something else.
     """
     if not path.is_file():
-        raise ToolError(f"the weights {path} do not exist: name an existing file")
-    try:
+        raise MissingFileError(f"the weights {path} do not exist: {remedy}")
+    with explain(f"{path} holds no readable weights", "fetch the file or save the state_dict again"):
         if path.suffix == ".safetensors":
-            library = require("safetensors.torch", purpose=f"reading {path.name}")
-            found = library.load_file(path)
+            found = require("safetensors.torch", purpose=f"reading {path.name}").load_file(path)
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
-    except ToolError:
-        raise
-    except Exception as error:  # a broken file raises pickle, zip or safetensors errors
-        raise ToolError(
-            f"{path} holds no readable weights ({first_line(error)}): fetch the file or save the state_dict again"
-        ) from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise ToolError(f"{path} is no dictionary of tensors: save the model's state_dict")
+        raise UserError(f"{path} is no dictionary of tensors: save the model's state_dict")
     return found
 
 
@@ -44,7 +38,7 @@ def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
     """Load ``tensors`` into ``model``; old files may lack the counters of batch normalisation.
 
     Raises:
-        ToolError: with the first tensor of another name or shape; nothing is copied then.
+        UserError: with the first tensor of another name or shape; nothing is copied then.
     """
     own = model.state_dict()
     given = dict(tensors)
@@ -53,12 +47,12 @@ def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
         if name not in given and name.endswith("num_batches_tracked"):
             given[name] = tensor
         elif name not in given:
-            raise ToolError(f"{origin} has no tensor {name}, which {arch} needs: {remedy}")
+            raise UserError(f"{origin} has no tensor {name}, which {arch} needs: {remedy}")
         elif given[name].shape != tensor.shape:
-            raise ToolError(
+            raise UserError(
                 f"{name} has shape {list(given[name].shape)} in {origin} and {list(tensor.shape)} in {arch}: {remedy}"
             )
     unknown = next((name for name in given if name not in own), None)
     if unknown is not None:
-        raise ToolError(f"{origin} has a tensor {unknown} that {arch} does not: {remedy}")
+        raise UserError(f"{origin} has a tensor {unknown} that {arch} does not: {remedy}")
     model.load_state_dict(given)

@@ -5,14 +5,49 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
+import secrets
+import shutil
 import sys
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .errors import ToolError
+from .errors import UserError
+
+
+@contextmanager
+def replacement(path: Path, *, sync: bool = False) -> Iterator[Path]:
+    """A file to write aside, which takes the place of ``path`` in one step when the block ends, and never in part.
+
+    A link keeps pointing at its file, which is replaced; pipes and devices are written to as they are. The file keeps
+    its mode, or has that of any new file. Folders that are missing are made. Without ``sync`` a crash of the machine
+    may lose the file, which is fine for what can be made again.
+    """
+    file = Path(os.path.realpath(path))
+    if file.exists() and not file.is_file():
+        yield file
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_name(f".trace.{secrets.token_hex(8)}")
+    aside.touch(mode=0o600 if file.exists() else 0o666, exist_ok=False)
+    try:
+        yield aside
+        if file.exists():
+            shutil.copymode(file, aside)
+        if sync:
+            with open(aside, "rb") as written:
+                os.fsync(written.fileno())
+        os.replace(aside, file)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
+    """Put a text in the place of ``path``, as `replacement` does: readers see the old one or the new one."""
+    with replacement(path, sync=sync) as aside:
+        aside.write_text(text, encoding="utf-8")
 
 
 def check_outputs(paths: Mapping[str, str | None]) -> None:
@@ -22,70 +57,47 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
         paths: what every option names; None where it is not given.
 
     Raises:
-        ToolError: for a folder, a folder that is missing, or more than one output on the standard output.
+        UserError: for a folder, a folder that is missing, or more than one output on the standard output.
     """
     on_stdout = [option for option, path in paths.items() if path == "-"]
     if len(on_stdout) > 1:
-        raise ToolError(f"{' and '.join(on_stdout)} cannot share the standard output: give one of them a file")
+        raise UserError(f"{' and '.join(on_stdout)} cannot share the standard output: give one of them a file")
     for path in paths.values():
         if path and path != "-":
-            _target(path)
+            _check_output(path)
 
 
-def write(path: str, text: str) -> None:
-    """Replace a file in one step; ``-`` is the standard output, and pipes and devices are written to as they are."""
+def write_output(path: str, text: str) -> None:
+    """Write what an option names; ``-`` is the standard output.
+
+    Raises:
+        UserError: where the file cannot be written.
+    """
     text = text if text.endswith("\n") else text + "\n"
     if path == "-":
         _print(text)
         return
-    file = _target(path)
+    _check_output(path)
     try:
-        if file.exists() and not file.is_file():
-            with open(file, "w", encoding="utf-8") as special:
-                special.write(text)
-        else:
-            _replace(file, text)
+        write_atomically(Path(path), text, sync=False)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _refusal(path, error) from error
 
 
-def _refused(path: str, error: OSError) -> ToolError:
-    return ToolError(f"{path} cannot be written ({error.strerror}): name another file")
-
-
-def _target(path: str) -> Path:
-    """The file behind a path; a link keeps pointing at it."""
+def _check_output(path: str) -> None:
     file = Path(os.path.realpath(path))
     try:
         folder, parent = file.is_dir(), file.parent.is_dir()
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _refusal(path, error) from error
     if folder:
-        raise ToolError(f"{path} is a folder: name a file to write")
+        raise UserError(f"{path} is a folder: name a file to write")
     if not parent:
-        raise ToolError(f"the folder of {path} does not exist: make it first")
-    return file
+        raise UserError(f"the folder of {path} does not exist: make it first")
 
 
-def _replace(file: Path, text: str) -> None:
-    descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix=".trace.")
-    try:
-        with open(descriptor, "w", encoding="utf-8") as out:
-            out.write(text)
-        os.chmod(aside, _mode(file))
-        os.replace(aside, file)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
-
-
-def _mode(file: Path) -> int:
-    """That of the file that is replaced, or of any new file here."""
-    if file.exists():
-        return stat.S_IMODE(file.stat().st_mode)
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return 0o666 & ~mask
+def _refusal(path: str, error: OSError) -> UserError:
+    return UserError(f"{path} cannot be written ({error.strerror}): name another file")
 
 
 def _print(text: str) -> None:
@@ -97,20 +109,23 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def strict_json(value: Any) -> str:
-    """JSON as the standard has it: NaN and infinity become null.
+def strict_json(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -> str:
+    """JSON as the standard has it, of `plain` values.
 
-    >>> strict_json({"a": float("nan"), "b": (1, 2.5)}).split()
-    ['{', '"a":', 'null,', '"b":', '[', '1,', '2.5', ']', '}']
+    >>> strict_json({"b": float("nan"), "a": (1, 2.5)}, indent=None, sort_keys=True)
+    '{"a": [1, 2.5], "b": null}'
     """
-    return json.dumps(_plain(value), indent=2, allow_nan=False)
+    return json.dumps(plain(value), indent=indent, sort_keys=sort_keys, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are null. Scalars of numpy and torch become plain numbers."""
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     return value

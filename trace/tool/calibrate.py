@@ -19,11 +19,11 @@ import argparse
 from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 
-from ..io.writing import check_outputs, strict_json, write
+from ..io.writing import check_outputs, strict_json, write_output
 from ..scores import GATE_SCORES
 from ..stats.conformal import GUARANTEES, calibrate_threshold
 from .options import score_list
-from .past import StoredCalibration, calibration_record, read_past
+from .policy import StoredCalibration, calibration_record, read_past
 
 SUMMARY = "find a threshold on past updates, so that harmful ones pass seldom"
 
@@ -43,8 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--guarantee", choices=GUARANTEES, default="conditional", help="in which sense; see above")
     parser.add_argument("--delta", type=float, default=0.05, help="for pac (default 0.05)")
-    parser.add_argument("--score", choices=tuple(GATE_SCORES), default="", metavar="NAME",
-                        help="which score this is (see below), so that no policy uses it for another")  # fmt: skip
+    parser.add_argument(
+        "--score",
+        choices=tuple(GATE_SCORES),
+        default="",
+        metavar="NAME",
+        help="which score this is (see below), so that no policy uses it for another",
+    )
     parser.add_argument("--out", metavar="FILE", help="JSON for a policy's `calibration:`; - is the standard output")
     parser.epilog = score_list()
 
@@ -61,16 +66,18 @@ def main(arguments: argparse.Namespace) -> int:
         delta=arguments.delta,
     )
     if arguments.out:
-        write(arguments.out, strict_json(calibration_record(StoredCalibration(found, arguments.score, tuple(past)))))
+        write_output(
+            arguments.out, strict_json(calibration_record(StoredCalibration(found, arguments.score, tuple(past))))
+        )
     if arguments.out != "-":
-        write("-", f"threshold: {rounded_down(found.threshold)}\n{found.in_words()}")
+        write_output("-", f"threshold: {round_down(found.threshold)}\n{found.in_words()}")
     return 0
 
 
-def rounded_down(value: float) -> str:
+def round_down(value: float) -> str:
     """Six digits that never exceed the number: a threshold that is copied by hand must keep its promise.
 
-    >>> rounded_down(0.3 - 1e-16), rounded_down(-0.12345678)
+    >>> round_down(0.3 - 1e-16), round_down(-0.12345678)
     ('0.299999', '-0.123457')
     """
     return str(Context(prec=6, rounding=ROUND_FLOOR).create_decimal_from_float(value))

@@ -1,21 +1,25 @@
-"""Diagnostics of one update on several anchors: every model sees every sample once."""
+"""From options to diagnostics of one update on several anchors: every model sees every sample once."""
 
 from __future__ import annotations
 
+import argparse
 import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Generator, Tensor
 
 from ..diagnostic import Diagnostic, diagnose
 from ..estimators.sinkhorn import SelfTransport
 from ..evidence import Known, View, shared_self
-from ..io.errors import ToolError
-from ..io.models import AnyModel
+from ..io.errors import UserError
+from ..io.models import AnyModel, load_model
 from ..io.rows import Part
 from ..sample import Sample
-from .preparing import Anchor, Prepared, Question, prepare, with_epsilon
+from .options import device_from, loss_from, settings_from
+from .prepare import Prepared, Question, prepare, with_epsilon
+from .samples import Anchor, Loader
 from .stages import Stages, summed
 
 
@@ -43,6 +47,45 @@ class Case(NamedTuple):
     """What was decided or noticed on the way, a sentence each."""
 
 
+def cases(arguments: argparse.Namespace) -> list[Case]:
+    """Load everything and measure, one case per anchor.
+
+    Raises:
+        UserError, ValueError: for anything that a user can mend.
+    """
+    stages, device = Stages(), device_from(arguments.device)
+    loss = loss_from(arguments.loss)
+    settings = settings_from(arguments.settings, batch_size=arguments.batch_size)
+    generator = torch.Generator().manual_seed(arguments.seed)
+    with stages("models"):
+        models = (
+            load_model(arguments.model, "--model", trust=arguments.trust, device=device),
+            load_model(arguments.new_model, "--new-model", trust=arguments.trust, device=device),
+        )
+    with stages("data"):
+        loader = Loader(arguments, models, classification=loss.classification, device=device, generator=generator)
+        anchors, target, target_val = loader.samples()
+    classes = loader.classes or ()
+    features = arguments.features or ("identity" if loader.has_inputs else "saved")
+    if arguments.scale == "columns" and features == "saved":
+        raise UserError("--scale columns changes inputs, but the shift is measured in saved features: save them scaled")
+    if arguments.gradients == "features" and features in ("identity", "saved"):
+        raise UserError("--gradients features needs --features SUBMODULE, where they are taken: name one of the models")
+    question = Question(
+        loss=loss,
+        classes=classes,
+        settings=settings,
+        features=features,
+        unit_features=arguments.unit_features,
+        gradients=arguments.gradients,
+        scale_columns=arguments.scale == "columns" or (arguments.scale == "auto" and loader.tables),
+        page=bool(arguments.html),
+        scale_epsilon=not arguments.unit_features and not any(s.startswith("epsilon=") for s in arguments.settings),
+    )
+    found = measure(models, anchors, target, target_val, question, generator=generator, stages=stages)
+    return [case._replace(notes=(*loader.notes, *case.notes)) for case in found]
+
+
 def measure(
     models: tuple[AnyModel, AnyModel],
     anchors: Sequence[Anchor],
@@ -67,7 +110,7 @@ def measure(
             except ValueError as error:
                 if len(anchors) == 1:
                     raise
-                raise ToolError(f"anchor {anchor.name}: {error}") from error
+                raise UserError(f"anchor {anchor.name}: {error}") from error
             found.append(case._replace(seconds=summed(shared, case.seconds)))
     return found
 

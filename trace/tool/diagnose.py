@@ -28,9 +28,10 @@ from __future__ import annotations
 
 import argparse
 
-from ..io.writing import check_outputs, strict_json, write
+from ..io.writing import check_outputs, strict_json, write_output
 from ..report.text import to_markdown, to_text
-from .inputs import Case, add_input_arguments, cases
+from .case import Case, cases
+from .options import add_input_arguments
 from .stages import seconds_line
 
 SUMMARY = "attribute the risk change of a model update: two models and two samples in, every term out"
@@ -51,15 +52,15 @@ def main(arguments: argparse.Namespace) -> int:
     check_outputs({f"--{name}": getattr(arguments, name) for name in ("json", "markdown", "html")})
     found = cases(arguments)
     if arguments.json:
-        write(arguments.json, as_json(found))
+        write_output(arguments.json, as_json(found))
     if arguments.markdown:
-        write(arguments.markdown, as_markdown(found))
+        write_output(arguments.markdown, as_markdown(found))
     if arguments.html:
         from .page import page
 
-        write(arguments.html, page("TRACE diagnostic", found, arguments))
+        write_output(arguments.html, page("TRACE diagnostic", found, arguments))
     if "-" not in (arguments.json, arguments.markdown, arguments.html):
-        write("-", as_text(found))
+        write_output("-", as_text(found))
     return 0
 
 

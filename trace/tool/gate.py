@@ -33,13 +33,13 @@ from typing import Any
 from ..diagnostic import Diagnostic
 from ..gate.policy import Policy, decide
 from ..gate.verdict import Decision, Verdict
-from ..io.errors import ToolError, first_line
-from ..io.writing import check_outputs, strict_json, write
+from ..io.errors import UserError, first_line
+from ..io.text import read_json
+from ..io.writing import check_outputs, strict_json, write_output
 from ..report.verdict import as_dict, to_markdown, to_text
+from .case import Case, cases
 from .diagnose import FORMAT as DIAGNOSTIC
-from .inputs import Case, add_input_arguments, cases, input_defaults
-from .options import score_list
-from .past import read_json
+from .options import add_input_arguments, input_defaults, score_list
 from .policy import load_policy
 
 SUMMARY = "accept or reject an update by a policy; the exit code is the answer"
@@ -71,16 +71,18 @@ def main(arguments: argparse.Namespace) -> int:
         diagnostics, notes = _read_diagnostics(arguments)
     verdict = _with_notes(_decide(diagnostics, loaded.policy, arguments.diagnostic), notes)
     if arguments.json:
-        write(arguments.json, strict_json({"format": FORMAT, **as_dict(verdict)}))
+        write_output(arguments.json, strict_json({"format": FORMAT, **as_dict(verdict)}))
     if arguments.markdown:
-        write(arguments.markdown, to_markdown(verdict))
+        write_output(arguments.markdown, to_markdown(verdict))
     if arguments.html:
         from .page import page
 
-        write(arguments.html, page("TRACE gate", found, arguments, verdict=verdict, past=loaded.past,
-                                   harm_above=loaded.harm_above))  # fmt: skip
+        write_output(
+            arguments.html,
+            page("TRACE gate", found, arguments, verdict=verdict, past=loaded.past, harm_above=loaded.harm_above),
+        )
     if "-" not in (arguments.json, arguments.markdown, arguments.html):
-        write("-", to_text(verdict))
+        write_output("-", to_text(verdict))
     return EXIT_CODES[verdict.decision]
 
 
@@ -92,15 +94,21 @@ def _with_notes(verdict: Verdict, notes: Mapping[str, Sequence[str]]) -> Verdict
 
 def _read_diagnostics(arguments: argparse.Namespace) -> tuple[dict[str, dict[str, Any]], dict[str, list[str]]]:
     """The records by anchor, and their notes."""
-    stray = next((option for option, (dest, default) in input_defaults().items()
-                  if getattr(arguments, dest, default) != default), None)  # fmt: skip
+    stray = next(
+        (
+            option
+            for option, (dest, default) in input_defaults().items()
+            if getattr(arguments, dest, default) != default
+        ),
+        None,
+    )
     if stray is not None:
-        raise ToolError(f"--diagnostic and {stray} exclude each other: give the diagnostic, or models and samples")
+        raise UserError(f"--diagnostic and {stray} exclude each other: give the diagnostic, or models and samples")
     path = Path(arguments.diagnostic)
     record = read_json(path, DIAGNOSTIC, "diagnose --json")
     anchors, notes = record.get("anchors"), record.get("notes")
     if not isinstance(anchors, dict) or not all(isinstance(record, dict) for record in anchors.values()):
-        raise ToolError(f"{path} holds no anchors: make it again with diagnose --json")
+        raise UserError(f"{path} holds no anchors: make it again with diagnose --json")
     return anchors, notes if isinstance(notes, dict) else {}
 
 
@@ -108,15 +116,15 @@ def _decide(diagnostics: Mapping[str, Diagnostic | Mapping[str, Any]], policy: P
     try:
         return decide(diagnostics, policy)
     except ValueError as error:
-        raise error if path is None else ToolError(f"{path}: {error}") from error
+        raise error if path is None else UserError(f"{path}: {error}") from error
     except (TypeError, KeyError, AttributeError) as error:
         if path is None:
             raise
-        raise ToolError(f"{path} is damaged ({first_line(error)}): make it again with diagnose --json") from error
+        raise UserError(f"{path} is damaged ({first_line(error)}): make it again with diagnose --json") from error
 
 
 def _cases(arguments: argparse.Namespace) -> list[Case]:
     absent = [f"--{name}" for name in ("source", "target") if not getattr(arguments, name, None)]
     if absent:
-        raise ToolError(f"there is nothing to judge without {' and '.join(absent)}: give them, or --diagnostic")
+        raise UserError(f"there is nothing to judge without {' and '.join(absent)}: give them, or --diagnostic")
     return cases(arguments)

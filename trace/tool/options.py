@@ -1,4 +1,4 @@
-"""Values of options that are more than a word: settings, losses, named paths, lists."""
+"""The options that name models and data, and the values of those that are more than a word."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..io.errors import ToolError
+import torch
+
+from ..io.data import FORMATS as DATA
+from ..io.errors import UserError
+from ..io.models import FORMATS as MODELS
 from ..losses import ClippedCrossEntropy, Loss, SquaredError
 from ..scores import GATE_SCORES
 from ..settings import Settings
@@ -17,35 +21,112 @@ from ..settings import Settings
 _LOSSES = "cross-entropy[:CLIP] or squared-error[:LIMIT]"
 
 
-def settings_from(pairs: list[str], *, batch_size: int) -> Settings:
-    """`Settings` from ``key=value`` texts.
+def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """All options that name models and data; ``required``: samples must be given."""
+    models = parser.add_argument_group("models", f"each is {MODELS}")
+    models.add_argument(
+        "--model", metavar="MODEL", help="the old model Q; without it, `logits` saved in the data files"
+    )
+    models.add_argument("--new-model", metavar="MODEL", help="the new model Q~; without it, `new_logits` saved there")
+    models.add_argument(
+        "--trust", action="store_true", help="run the code that a model file brings (pickle, .pt2, ...)"
+    )
+    data = parser.add_argument_group("samples", f"each is {DATA}; NAME= only where there are several anchors")
+    data.add_argument(
+        "--source",
+        action="append",
+        required=required,
+        metavar="[NAME=]DATA",
+        help="training data of Q, the anchor; repeat for several",
+    )
+    data.add_argument("--target", required=required, metavar="DATA", help="training data of Q~; labels may be missing")
+    data.add_argument(
+        "--source-val",
+        action="append",
+        default=[],
+        metavar="[NAME=]DATA",
+        help="anchor data that no model was trained on; the gate asks for it",
+    )
+    data.add_argument("--target-val", metavar="DATA", help="target data that no model was trained on")
+    data.add_argument(
+        "--hold-out",
+        action="store_true",
+        help="hold out 15 percent of --source and --target where no -val is given: only if no model was "
+        "trained on them",
+    )
+    data.add_argument(
+        "--anchor-test",
+        action="append",
+        default=[],
+        metavar="[NAME=]DATA",
+        help="labelled anchor data, for the true change of the risk",
+    )
+    data.add_argument("--label", metavar="COLUMN", help="label column of tables (default: label, y or target)")
+    data.add_argument(
+        "--classes", metavar="A,B,...", help="class names in the order of the outputs, for labels by name"
+    )
+    data.add_argument("--limit", type=whole, metavar="N", help="at most N rows of each sample, drawn with the seed")
+    data.add_argument("--image-size", type=whole, metavar="N", help="pixels a side (default: the timm model's, or 224)")
+    data.add_argument(
+        "--pixels",
+        choices=("imagenet", "unit"),
+        default="imagenet",
+        help="images for other models: ImageNet's mean and deviation (default), or [0, 1]",
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--loss",
+        default="cross-entropy",
+        metavar="LOSS",
+        help="cross-entropy[:CLIP] (default, logits clipped to 10) or squared-error[:LIMIT]",
+    )
+    how.add_argument(
+        "--features",
+        metavar="H",
+        help="where the shift is measured: identity (the inputs, default), a "
+        "submodule of the old model such as layer4, or saved (key `features`)",
+    )
+    how.add_argument(
+        "--unit-features", action="store_true", help="scale every feature row to length 1, as the paper does"
+    )
+    how.add_argument(
+        "--scale",
+        choices=("auto", "columns", "none"),
+        default="auto",
+        help="measure inputs in units of their columns' standard deviation: for tables (auto), always, or never",
+    )
+    how.add_argument(
+        "--gradients",
+        choices=("inputs", "features"),
+        default="inputs",
+        help="take sensitivities in the inputs (default) or at the submodule of --features",
+    )
+    how.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="a setting such as q=0.95 or distance=wasserstein1; repeat for several",
+    )
+    how.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1; one that computes in float64")
+    how.add_argument(
+        "--batch-size", type=whole, default=1024, metavar="N", help="rows per pass of a model (default 1024)"
+    )
+    how.add_argument("--seed", type=seed, default=0, help="of splits and subsamples (default 0)")
 
-    >>> settings_from(["q=0.95", "distance=wasserstein1"], batch_size=64).q
-    0.95
-    """
-    fields = {field.name: field for field in dataclasses.fields(Settings)}
-    values: dict[str, Any] = {"batch_size": batch_size}
-    for pair in pairs:
-        key, found, text = pair.partition("=")
-        if not found or key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(fields)}"
-            raise ToolError(f"--set {pair}: there is no setting {key!r}, {hint} (--set KEY=VALUE)")
-        values[key] = _value(text, fields[key], pair)
-    return Settings(**values)
+
+def input_defaults() -> dict[str, tuple[str, object]]:
+    """By option: the argument's name and its default."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_input_arguments(parser, required=False)
+    return {action.option_strings[0]: (action.dest, action.default) for action in parser._actions}
 
 
-def _value(text: str, field: dataclasses.Field[Any], pair: str) -> Any:
-    kind = str(field.type)
-    if "None" in kind and text.lower() in ("", "none"):
-        return None
-    if "float" not in kind and "int" not in kind:
-        return text
-    try:
-        return int(text) if kind.startswith("int") else float(text)
-    except ValueError:
-        wanted = "a whole number" if kind.startswith("int") else "a number"
-        raise ToolError(f"--set {pair}: {field.name} must be {wanted}, got {text!r}") from None
+def score_list() -> str:
+    """The scores of a gate and what each is, for ``--help``."""
+    width = max(map(len, GATE_SCORES))
+    return "\n".join(["scores:", *(f"  {name:{width}}  {score.meaning}" for name, score in GATE_SCORES.items())])
 
 
 def whole(text: str) -> int:
@@ -62,33 +143,6 @@ def seed(text: str) -> int:
     return int(text)
 
 
-def loss_from(text: str) -> Loss:
-    """A loss and its limit.
-
-    >>> loss_from("squared-error:2").bound(1)
-    16.0
-    """
-    name, _, number = text.partition(":")
-    try:
-        limit = float(number) if number else None
-    except ValueError:
-        raise ToolError(f"--loss {text}: {number!r} is no number: use {_LOSSES}") from None
-    try:
-        if name == "cross-entropy":
-            return ClippedCrossEntropy() if limit is None else ClippedCrossEntropy(limit)
-        if name == "squared-error":
-            return SquaredError(limit)
-    except ValueError as error:
-        raise ToolError(f"--loss {text}: {error}") from error
-    raise ToolError(f"--loss {text} is not known: use {_LOSSES}")
-
-
-def score_list() -> str:
-    """The scores of a gate and what each is, for ``--help``."""
-    width = max(map(len, GATE_SCORES))
-    return "\n".join(["scores:", *(f"  {name:{width}}  {score.meaning}" for name, score in GATE_SCORES.items())])
-
-
 def named_paths(texts: list[str], option: str, default: str) -> dict[str, str]:
     """``NAME=PATH`` by name; a path alone has the name ``default``.
 
@@ -100,6 +154,68 @@ def named_paths(texts: list[str], option: str, default: str) -> dict[str, str]:
         match = None if Path(text).exists() else re.fullmatch(r"([\w.-]+)=(.+)", text)
         name, path = (match[1], match[2]) if match else (default, text)
         if name in paths:
-            raise ToolError(f"{option} names {name!r} twice: give every anchor its own name, {option} NAME=PATH")
+            raise UserError(f"{option} names {name!r} twice: give every anchor its own name, {option} NAME=PATH")
         paths[name] = path
     return paths
+
+
+def loss_from(text: str) -> Loss:
+    """A loss and its limit.
+
+    >>> loss_from("squared-error:2").bound(1)
+    16.0
+    """
+    name, _, number = text.partition(":")
+    try:
+        limit = float(number) if number else None
+    except ValueError:
+        raise UserError(f"--loss {text}: {number!r} is no number: use {_LOSSES}") from None
+    try:
+        if name == "cross-entropy":
+            return ClippedCrossEntropy() if limit is None else ClippedCrossEntropy(limit)
+        if name == "squared-error":
+            return SquaredError(limit)
+    except ValueError as error:
+        raise UserError(f"--loss {text}: {error}") from error
+    raise UserError(f"--loss {text} is not known: use {_LOSSES}")
+
+
+def settings_from(pairs: list[str], *, batch_size: int) -> Settings:
+    """`Settings` from ``key=value`` texts.
+
+    >>> settings_from(["q=0.95", "distance=wasserstein1"], batch_size=64).q
+    0.95
+    """
+    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    values: dict[str, Any] = {"batch_size": batch_size}
+    for pair in pairs:
+        key, found, text = pair.partition("=")
+        if not found or key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(fields)}"
+            raise UserError(f"--set {pair}: there is no setting {key!r}, {hint} (--set KEY=VALUE)")
+        values[key] = _value(text, fields[key], pair)
+    return Settings(**values)
+
+
+def _value(text: str, field: dataclasses.Field[Any], pair: str) -> Any:
+    kind = str(field.type)
+    if "None" in kind and text.lower() in ("", "none"):
+        return None
+    if "float" not in kind and "int" not in kind:
+        return text
+    try:
+        return int(text) if kind.startswith("int") else float(text)
+    except ValueError:
+        wanted = "a whole number" if kind.startswith("int") else "a number"
+        raise UserError(f"--set {pair}: {field.name} must be {wanted}, got {text!r}") from None
+
+
+def device_from(name: str) -> torch.device:
+    """A device that is here and computes in float64."""
+    try:
+        device = torch.device(name)
+        float(torch.ones(1, dtype=torch.float64, device=device).sum())  # mps has no float64, meta no values
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise UserError(f"--device {name} is not available ({str(error).splitlines()[0]}): use cpu") from error
+    return device

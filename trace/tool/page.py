@@ -27,8 +27,9 @@ def page(
     shown = [_shown(case, generator) for case in found]
     if verdict is None:
         shown = [each._replace(notes=case.notes) for each, case in zip(shown, found, strict=True)]
-    return to_html(shown, verdict=verdict, past=past, harm_above=harm_above, title=title,
-                   about=_about(found, arguments))  # fmt: skip
+    return to_html(
+        shown, verdict=verdict, past=past, harm_above=harm_above, title=title, about=_about(found, arguments)
+    )
 
 
 def _shown(case: Case, generator: torch.Generator) -> ReportCase:

@@ -51,11 +51,8 @@ class Stages:
 
 def summed(*parts: Mapping[str, float]) -> dict[str, float]:
     """Stages of several stopwatches as one."""
-    total: dict[str, float] = {}
-    for part in parts:
-        for name, seconds in part.items():
-            total[name] = total.get(name, 0.0) + seconds
-    return total
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
 
 
 def seconds_line(seconds: Mapping[str, float]) -> str:

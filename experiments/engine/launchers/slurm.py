@@ -16,10 +16,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from trace.io.writing import write_atomically
+
 from ..config import Run, read_mapping, typed
 from ..errors import UserError
 from ..interrupt import GRACE_SECONDS
-from ..records import ROOT, write_atomically
+from ..records import ROOT
 from ..run import execute
 from ..store import RunDirectory, unwritable
 from ..wandb import Mode

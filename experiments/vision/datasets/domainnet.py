@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from trace.io.checksum import sha256
+from trace.io.errors import explain
+from trace.io.splits import read_split
+
 from ...engine.errors import UserError
-from ..fetch.archives import sha256, unpack
+from ..fetch.archives import unpack
 from ..fetch.downloads import fetch
-from ..images import load_dataset
-from ..splits import read_split, split_file
+from ..images import load_dataset, split_file
 from .check import Expected, SplitReport, check
 
 _COUNTS = {
@@ -38,7 +41,7 @@ HOME = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
 SPLITS_URL = f"{HOME}domainnet/txt/"
 
 
-class Part(NamedTuple):
+class Archive(NamedTuple):
     """A published archive with the images of one domain."""
 
     url: str
@@ -49,9 +52,9 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "real": Part(f"{HOME}real.zip", 6_062_039_589, "d7fe010b", "251d63"),
-    "painting": Part(f"{HOME}groundtruth/painting.zip", 3_679_366_174, "fa47e6d4", "770015"),
-    "sketch": Part(f"{HOME}sketch.zip", 2_633_992_926, "23a7dbae", "c499fc"),
+    "real": Archive(f"{HOME}real.zip", 6_062_039_589, "d7fe010b", "251d63"),
+    "painting": Archive(f"{HOME}groundtruth/painting.zip", 3_679_366_174, "fa47e6d4", "770015"),
+    "sketch": Archive(f"{HOME}sketch.zip", 2_633_992_926, "23a7dbae", "c499fc"),
 }
 """Painting outside of the ``groundtruth`` folder misses files that the splits name."""
 
@@ -67,7 +70,7 @@ def download(
     root: Path,
     domains: Iterable[str] = tuple(PARTS),
     *,
-    parts: Mapping[str, Part] = PARTS,
+    parts: Mapping[str, Archive] = PARTS,
     splits_url: str = SPLITS_URL,
     expected: Expected = EXPECTED,
     pause: float = 2.0,
@@ -92,22 +95,20 @@ def download(
             _fetch_images(root, domain, parts[domain], pause)
 
 
-def _fetch_images(root: Path, domain: str, part: Part, pause: float) -> None:
+def _fetch_images(root: Path, domain: str, part: Archive, pause: float) -> None:
     """One archive; the folder of the domain appears when all of it is unpacked."""
     target = root / domain
     if target.exists():
         raise UserError(f"{target} exists and lacks images that the splits name: move it away, then call again")
     archive = fetch(part.url, root / f"{domain}.zip", check=_matches(part), size=part.size, pause=pause)
-    try:
-        with tempfile.TemporaryDirectory(dir=root, prefix=f".{domain}.") as aside:
-            unpack(archive, Path(aside))
-            if not (Path(aside) / domain).is_dir():
-                raise UserError(f"{archive} holds no folder {domain}: delete it and fetch it again")
-            os.replace(Path(aside) / domain, target)
-    except OSError as error:
-        raise UserError(
-            f"{archive} cannot be unpacked ({error}): free space or permissions, then call again"
-        ) from error
+    with (
+        explain(f"{archive} cannot be unpacked", "free space or permissions, then call again", OSError),
+        tempfile.TemporaryDirectory(dir=root, prefix=f".{domain}.") as aside,
+    ):
+        unpack(archive, Path(aside))
+        if not (Path(aside) / domain).is_dir():
+            raise UserError(f"{archive} holds no folder {domain}: delete it and fetch it again")
+        os.replace(Path(aside) / domain, target)
 
 
 def _has_all(root: Path, domain: str) -> bool:
@@ -115,7 +116,7 @@ def _has_all(root: Path, domain: str) -> bool:
     return all((root / entry.path).is_file() for entry in entries)
 
 
-def _matches(part: Part) -> Callable[[Path], str | None]:
+def _matches(part: Archive) -> Callable[[Path], str | None]:
     def wrong(path: Path) -> str | None:
         size = path.stat().st_size
         if size != part.size:

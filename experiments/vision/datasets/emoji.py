@@ -21,14 +21,15 @@ from typing import Any, NamedTuple
 import resvg_py
 from PIL import Image
 
-from trace.io.splits import Entry
+from trace.io.errors import explain
+from trace.io.images import open_image
+from trace.io.splits import SplitEntry, split_text
+from trace.io.writing import write_atomically
 
 from ...engine.errors import UserError
 from ...engine.progress import watched
-from ...engine.records import write_atomically
-from ..fetch.npm import Package, pack, unpacked
-from ..images import FOLDERS, class_counts, data_home, digest, load_dataset
-from ..splits import split_file, write_split
+from ..fetch.npm import Package, pack, unpack_package
+from ..images import FOLDERS, class_counts, data_home, digest, load_dataset, split_file
 
 SHARES = {"train": 0.50, "val": 0.15, "test": 0.35}
 
@@ -146,21 +147,33 @@ Drawing = Path | str
 """A file, or the text of an SVG."""
 
 FLUENT = Package(
-    "@lobehub/fluent-emoji-3d", "1.1.0",
-    "c1bb7eee7de090205a232518a9ab4adb3df458bfbe8a1f78232991194c8b2e58", "MIT", "Microsoft, packaged by LobeHub",
-)  # fmt: skip
+    "@lobehub/fluent-emoji-3d",
+    "1.1.0",
+    "c1bb7eee7de090205a232518a9ab4adb3df458bfbe8a1f78232991194c8b2e58",
+    "MIT",
+    "Microsoft, packaged by LobeHub",
+)
 NOTO = Package(
-    "@iconify-json/noto", "1.2.9",
-    "3e918d88fc945c0bb3d468dbace6f88caef67f01c9f0e7bcae0915a042e8f1ad", "Apache-2.0", "Google, packaged by Iconify",
-)  # fmt: skip
+    "@iconify-json/noto",
+    "1.2.9",
+    "3e918d88fc945c0bb3d468dbace6f88caef67f01c9f0e7bcae0915a042e8f1ad",
+    "Apache-2.0",
+    "Google, packaged by Iconify",
+)
 OPENMOJI = Package(
-    "openmoji", "17.0.0",
-    "55ee7d13485dec86e9f38c1f3a645a13382d33ff97c0cd845ee824b0aef45e68", "CC-BY-SA-4.0", "OpenMoji",
-)  # fmt: skip
+    "openmoji",
+    "17.0.0",
+    "55ee7d13485dec86e9f38c1f3a645a13382d33ff97c0cd845ee824b0aef45e68",
+    "CC-BY-SA-4.0",
+    "OpenMoji",
+)
 TWEMOJI = Package(
-    "@iconify-json/twemoji", "1.2.5",
-    "19046dff7d8707ce96212ec86468b36ac5f8e60409629dd13f809265c6d0ebb7", "CC-BY-4.0", "Twitter, packaged by Iconify",
-)  # fmt: skip
+    "@iconify-json/twemoji",
+    "1.2.5",
+    "19046dff7d8707ce96212ec86468b36ac5f8e60409629dd13f809265c6d0ebb7",
+    "CC-BY-4.0",
+    "Twitter, packaged by Iconify",
+)
 
 
 class Artist(NamedTuple):
@@ -202,8 +215,7 @@ ARTISTS = {
 def picture(drawing: Drawing, size: int) -> Image.Image:
     """A drawing in the middle of a white square of ``size`` pixels, in RGB."""
     if isinstance(drawing, Path) and drawing.suffix != ".svg":
-        with Image.open(drawing) as stored:
-            image = stored.convert("RGBA")
+        image = open_image(drawing)
     else:
         text = drawing.read_text(encoding="utf-8") if isinstance(drawing, Path) else drawing
         image = Image.open(io.BytesIO(resvg_py.svg_to_bytes(svg_string=text, width=size, skip_system_fonts=True)))
@@ -274,7 +286,7 @@ def build(
     for domain in domains:
         if domain not in artists:
             raise UserError(f"nobody draws {domain!r}: emoji domains are {', '.join(artists)}")
-    try:
+    with explain(f"{root} cannot be written", "free it, or give another folder with --root", OSError):
         root.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root.parent, prefix=f".{root.name}.") as aside:
             packages = {package.spec: package for package in (labels, *(artists[d].package for d in domains))}
@@ -285,8 +297,6 @@ def build(
             manifest = _paint_and_split(tree, drawings, things) | {"packages": [p._asdict() for p in packages.values()]}
             write_atomically(tree / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
             os.replace(tree, root)
-    except OSError as error:
-        raise UserError(f"{root} cannot be written ({error}): free it, or give another folder with --root") from error
     return manifest
 
 
@@ -309,7 +319,7 @@ def verify(root: Path) -> Manifest:
 
 def _brought(package: Package, aside: Path, fetch: Fetch) -> Path:
     name = package.spec.replace("/", "+")
-    return unpacked(package, fetch(package, aside / "tarballs" / name), aside / "packages" / name)
+    return unpack_package(package, fetch(package, aside / "tarballs" / name), aside / "packages" / name)
 
 
 def _paint_and_split(tree: Path, drawings: Mapping[str, Mapping[str, Drawing]], things: list[Thing]) -> Manifest:
@@ -325,8 +335,8 @@ def _paint_and_split(tree: Path, drawings: Mapping[str, Mapping[str, Drawing]], 
     groups = together(kept, fingerprints)
     for split, members in split_up(groups).items():
         for domain in drawings:
-            entries = [Entry(_relative(domain, thing), CLASSES.index(thing.label)) for thing in members]
-            write_atomically(split_file(tree, domain, split), write_split(entries), sync=False)
+            entries = [SplitEntry(_relative(domain, thing), CLASSES.index(thing.label)) for thing in members]
+            write_atomically(split_file(tree, domain, split), split_text(entries), sync=False)
     return {
         "name": NAME,
         "domains": list(drawings),

@@ -1,17 +1,17 @@
-"""Archives from the network: checksums, and unpacking that stays inside its folder."""
+"""Archives from the network: unpacking that stays inside its folder and within its size."""
 
 from __future__ import annotations
 
-import hashlib
 import lzma
 import shutil
 import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
-from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path, PureWindowsPath
+
+from trace.io.errors import explain
 
 from ...engine.errors import UserError
 
@@ -24,60 +24,38 @@ _ALLOWANCE = 10_000_000
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 
 
-class Member(NamedTuple):
-    """A file in an archive."""
-
-    name: str
-    size: int
-    plain: bool
-    """Whether it is a file, and no link or device."""
-    open: Callable[[], IO[bytes]]
-
-
-def sha256(path: Path) -> str:
-    """Checksum of a file, in hexadecimal digits."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def unpack(archive: Path, folder: Path) -> None:
     """All files of a ``.zip`` or ``.tgz`` below ``folder``; nothing is written before every entry was checked.
 
     Raises:
         UserError: for a damaged archive, an entry that leaves the folder or is a link, and a size beyond all measure.
     """
-    try:
+    with explain(f"{archive} is damaged", "delete it and fetch it again", *_DAMAGE):
         if archive.suffix == ".zip":
             with zipfile.ZipFile(archive) as package:
-                _write(archive, folder, [_zipped(package, info) for info in package.infolist() if not info.is_dir()])
+                zipped = [info for info in package.infolist() if not info.is_dir()]
+                _check(archive, folder, [(info.filename, info.file_size, _is_file(info)) for info in zipped])
+                package.extractall(folder, zipped)
         else:
             with tarfile.open(archive) as bundle:
-                _write(archive, folder, [_taped(bundle, info) for info in bundle.getmembers() if not info.isdir()])
-    except _DAMAGE as error:
-        raise UserError(f"{archive} is damaged ({error}): delete it and fetch it again") from error
+                taped = [info for info in bundle.getmembers() if not info.isdir()]
+                _check(archive, folder, [(info.name, info.size, info.isfile()) for info in taped])
+                bundle.extractall(folder, taped, filter="data")
 
 
-def _zipped(package: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    return Member(info.filename, info.file_size, kind in (0, stat.S_IFREG), lambda: package.open(info))
+def _is_file(info: zipfile.ZipInfo) -> bool:
+    return stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
 
 
-def _taped(bundle: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
-    def opened() -> IO[bytes]:
-        file = bundle.extractfile(info)
-        if file is None:
-            raise tarfile.ReadError(f"{info.name} cannot be read")
-        return file
-
-    return Member(info.name, info.size, info.isfile(), opened)
-
-
-def _write(archive: Path, folder: Path, members: Iterable[Member]) -> None:
-    checked = list(members)
-    for member in checked:
-        if reason := _unsafe(member):
-            raise UserError(f"{archive}: entry {member.name!r} {reason}: do not trust this archive")
-    total = sum(member.size for member in checked)
+def _check(archive: Path, folder: Path, entries: Sequence[tuple[str, int, bool]]) -> None:
+    """By name, size, and whether it is a file; the libraries would rename an entry that leaves, we refuse all."""
+    for name, _, is_file in entries:
+        path = PureWindowsPath(name)  # knows both slashes, and drives
+        inside = path.parts and not path.anchor and ".." not in path.parts
+        if not (inside and is_file):
+            reason = "is a link or a device" if inside else "does not stay inside its folder"
+            raise UserError(f"{archive}: entry {name!r} {reason}: do not trust this archive")
+    total = sum(size for _, size, _ in entries)
     if total > max(_ALLOWANCE, RATIO * archive.stat().st_size):
         raise UserError(
             f"{archive} would unpack to {total:,} bytes, over {RATIO} times its size: do not trust this archive"
@@ -85,19 +63,3 @@ def _write(archive: Path, folder: Path, members: Iterable[Member]) -> None:
     free = shutil.disk_usage(folder).free
     if total > free:
         raise UserError(f"{archive} unpacks to {total:,} bytes and {folder} has {free:,} left: free some space")
-    for member in checked:
-        path = folder / member.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with member.open() as source, open(path, "wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-
-
-def _unsafe(member: Member) -> str | None:
-    path = PurePosixPath(member.name)
-    if not path.parts:
-        return "names no file"
-    if path.is_absolute() or "\\" in member.name or ":" in path.parts[0]:
-        return "has an absolute path"
-    if ".." in path.parts:
-        return "leaves its folder"
-    return None if member.plain else "is a link or a device"

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from trace.io.errors import explain
+
 from ...engine.errors import UserError
 from ...engine.progress import counted
 
@@ -45,7 +47,7 @@ def fetch(
     check is set aside as ``TARGET.bad`` and never read again.
     """
     part = target.with_name(f"{target.name}.part")
-    try:
+    with explain(f"{target} cannot be written", "give another folder with --root, or free it", OSError):
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             _complete(url, part, size, pause, timeout)
@@ -53,8 +55,6 @@ def fetch(
             os.replace(part, target)
         else:
             _refuse(target, target, url, check)
-    except OSError as error:
-        raise UserError(f"{target} cannot be written ({error}): give another folder with --root, or free it") from error
     return target
 
 

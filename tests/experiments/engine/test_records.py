@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import subprocess
 
 import numpy as np
@@ -10,12 +9,10 @@ import pytest
 
 from experiments.engine import records
 from experiments.engine.records import (
-    plain,
     provenance,
     read_records,
     run_id,
     significant,
-    write_atomically,
     write_record,
 )
 
@@ -25,25 +22,6 @@ def test_a_record_replaces_the_one_of_its_profile(tmp_path):
     for name, profile in (("a", "cpu"), ("b", "smoke"), ("c", "cpu")):
         write_record({"run_id": name, "profile": profile}, path)
     assert read_records(path) == [{"run_id": "b", "profile": "smoke"}, {"run_id": "c", "profile": "cpu"}]
-
-
-def test_undefined_numbers_are_null():
-    stored = json.dumps(plain({"a": math.nan, "b": [math.inf, 1.5], "c": (0.5, {"d": -math.inf})}), allow_nan=False)
-    assert json.loads(stored) == {"a": None, "b": [None, 1.5], "c": [0.5, {"d": None}]}
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "page.txt"
-    write_atomically(path, "old")
-
-    def full_disk(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(records.os, "fsync", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["page.txt"]
 
 
 def test_broken_and_missing_files_are_named(tmp_path):

@@ -10,9 +10,9 @@ from experiments.active import Config, run
 from experiments.engine.errors import UserError
 from experiments.engine.records import write_records
 from experiments.figures.contact_sheet import SHOWN, contact_sheet, selected_paths
-from experiments.vision.images import open_image
 from experiments.vision.study import Study
 from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
+from trace.io.images import open_image
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
 

@@ -9,8 +9,8 @@ from functools import partial
 from PIL import Image
 
 from experiments.vision.datasets.emoji import Artist, files, icons
-from experiments.vision.fetch.archives import sha256
 from experiments.vision.fetch.npm import Package
+from trace.io.checksum import sha256
 
 ANIMALS = [f"1F4{n:02X}" for n in range(20)]
 FARMERS = ["1F468-200D-1F33E", "1F469-200D-1F33E", "1F9D1-200D-1F33E"]

@@ -45,8 +45,16 @@ def test_a_policy_labels_new_rows_in_every_round(tree, policy):
     assert metrics == again
     assert metrics["columns"]["labeled"] == [4, 8]
     assert len(set(metrics["selected"])) == 8
-    for name in ("risk_change", "output_distance", "transport", "batch_transport", "held_out_transport", "floor",
-                 "anchor_error_before", "target_error"):  # fmt: skip
+    for name in (
+        "risk_change",
+        "output_distance",
+        "transport",
+        "batch_transport",
+        "held_out_transport",
+        "floor",
+        "anchor_error_before",
+        "target_error",
+    ):
         assert len(metrics["columns"][name]) == 2
     assert metrics["columns"]["batch_transport"][0] == pytest.approx(metrics["columns"]["transport"][0], rel=1e-4)
 

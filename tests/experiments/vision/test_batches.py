@@ -1,10 +1,14 @@
 """Rows: a selection of what is on disk stays there until a batch needs it, and is the same as one in memory."""
 
+import pytest
 import torch
 
-from experiments.vision.batches import Rows, in_order
+from experiments.engine.errors import UserError
+from experiments.vision.batches import Pictures, Rows, in_order
+from experiments.vision.images import load_dataset
 from experiments.vision.study import Study, VisionConfig
 from tests.experiments.vision.test_active import tree  # noqa: F401
+from tests.experiments.vision.trees import domainnet_tree
 
 X, Y = torch.arange(40, dtype=torch.float16).reshape(10, 2, 2, 1), torch.arange(10)
 CHOSEN, THEN = torch.tensor([7, 1, 4, 9]), torch.tensor([2, 0])
@@ -41,3 +45,12 @@ def test_maps_of_a_seed_stay_on_disk_and_are_those_of_its_pictures(tree):  # noq
         images = next(c.stream([torch.arange(len(c))]))
         seen = torch.nn.functional.normalize(study.backbone.model(images).detach())
         assert torch.allclose(seen, b.x, atol=1e-4)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_truncated_image_is_named_with_the_way_around_it(tmp_path, workers):
+    test = load_dataset("domainnet", root=domainnet_tree(tmp_path, truncated=1)).images("real", "test")
+    paths = tuple(test.root / path for path in test.paths)
+    pictures = Pictures(paths, torch.tensor(test.labels), transform=None, train_transform=None, workers=workers)
+    with pytest.raises(UserError, match=r"real_001_000003.jpg cannot be read as an image.*on_broken=skip"):
+        next(pictures.stream([torch.arange(1)]))

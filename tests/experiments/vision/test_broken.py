@@ -11,10 +11,11 @@ from experiments.engine.config import expand
 from experiments.engine.errors import UserError
 from experiments.vision import broken
 from experiments.vision.broken import unreadable, without_broken
-from experiments.vision.images import BrokenImageError, load_dataset, open_image
+from experiments.vision.images import load_dataset
 from experiments.vision.study import Study
 from tests.experiments.vision.test_active import Silent
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree, image_path
+from trace.io.images import open_image
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
 CUT = (image_path("painting", 1, 2), image_path("painting", 3, 0))
@@ -45,7 +46,7 @@ def test_by_default_the_first_broken_file_is_named(tree, experiment):
     for number in (0, 1):
         source = tree.parent / "tree" / image_path("real", 0, 2)
         (tree.parent / "tree" / image_path("real", 0, number)).write_bytes(source.read_bytes())
-    with pytest.raises(BrokenImageError, match=r"real_001_000005.jpg cannot be read as an image"):
+    with pytest.raises(UserError, match=r"real_001_000005.jpg cannot be read as an image"):
         experiment.run(config(name, tree), Silent())
 
 

@@ -13,10 +13,10 @@ from experiments.engine.errors import UserError
 from experiments.vision import batches
 from experiments.vision.backbone import BackboneSpec, load_backbone
 from experiments.vision.features import cache_key, features
-from experiments.vision.images import open_image
 from experiments.vision.rowfile import RowFile
 from tests.experiments.conftest import fill
 from tests.experiments.vision.pictures import draw
+from trace.io.images import open_image
 
 TINY = BackboneSpec("test_efficientnet", weights="none", size=64)
 
@@ -57,7 +57,7 @@ def test_maps_lead_to_the_features(tmp_path, image_set, backbone):
 def test_second_call_reads_only(tmp_path, image_set, backbone, monkeypatch, capsys):
     first = features(image_set, backbone, cache=tmp_path / "c")
     assert "12 images in" in capsys.readouterr().out
-    monkeypatch.setattr(batches, "open_image", lambda _path: pytest.fail("read an image again"))
+    monkeypatch.setattr(batches, "open_image", lambda *_, **__: pytest.fail("read an image again"))
     second = features(image_set, backbone, cache=tmp_path / "c")
     assert torch.equal(first, second)
     second += 1
@@ -68,11 +68,11 @@ def interrupted(image_set, backbone, cache, monkeypatch, *, after):
     """An extraction that ends with Ctrl-C at the image number ``after``."""
     opened = []
 
-    def open_some(path):
+    def open_some(path, **how):
         if len(opened) == after:
             raise KeyboardInterrupt
         opened.append(path)
-        return open_image(path)
+        return open_image(path, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(batches, "open_image", open_some)
@@ -88,7 +88,7 @@ def test_interrupted_extraction_goes_on_to_the_same_bytes(tmp_path, image_set, b
     with open(folder / "rows.npy", "ab") as file:
         file.write(b"half a row")
     opened = []
-    monkeypatch.setattr(batches, "open_image", lambda path: opened.append(path) or open_image(path))
+    monkeypatch.setattr(batches, "open_image", lambda path, **how: opened.append(path) or open_image(path, **how))
     features(image_set, backbone, cache=tmp_path / "parts", batch_size=4)
     assert len(opened) == 4
     whole = (folder_of(tmp_path / "whole") / "rows.npy").read_bytes()
@@ -167,11 +167,11 @@ def test_two_at_once_share_one_extraction(tmp_path, image_set, backbone, monkeyp
     """Each call opens the lock file for itself, so two threads exclude each other as two processes do."""
     opened, reached = [], threading.Event()
 
-    def open_slowly(path):
+    def open_slowly(path, **how):
         reached.set()
         time.sleep(0.02)
         opened.append(path)
-        return open_image(path)
+        return open_image(path, **how)
 
     monkeypatch.setattr(batches, "open_image", open_slowly)
     with ThreadPoolExecutor(2) as pool:

@@ -1,14 +1,22 @@
-"""Image sets: labels from the split files, broken files named, subsets, digests, data sets by name."""
+"""Image sets: labels from the split files, absent files named, subsets, digests, data sets by name."""
 
 import pytest
 import torch
-from PIL import Image
 
 from experiments.engine.config import CONFIGS
 from experiments.engine.errors import MissingFileError, UserError
 from experiments.vision import images
-from experiments.vision.images import BrokenImageError, class_counts, digest, load_dataset, open_image, subset
+from experiments.vision.images import (
+    class_counts,
+    class_names,
+    digest,
+    domains_in,
+    load_dataset,
+    splits_in,
+    subset,
+)
 from tests.experiments.vision.trees import CLASSES, DOMAINS, domainnet_tree
+from trace.io.splits import SplitEntry
 
 
 @pytest.fixture
@@ -47,36 +55,6 @@ def test_absent_files_are_one_error_or_skipped_and_counted(tmp_path):
     assert len(kept.skipped) == 5
     assert not set(kept.paths) & set(kept.skipped)
     assert [CLASSES[label] for label in kept.labels] == [path.split("/")[1] for path in kept.paths]
-
-
-def test_a_truncated_image_is_named(tmp_path):
-    test = load_dataset("domainnet", root=domainnet_tree(tmp_path, truncated=1)).images("real", "test")
-    with pytest.raises(BrokenImageError, match=r"real_001_000003.jpg cannot be read.*on_broken=skip"):
-        open_image(test.root / test.paths[0])
-
-
-@pytest.mark.parametrize("content", [b"", b"<html>404</html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
-def test_what_is_no_image_is_named(tmp_path, content):
-    (tmp_path / "page.png").write_bytes(content)
-    with pytest.raises(BrokenImageError, match=r"page\.png cannot be read"):
-        open_image(tmp_path / "page.png")
-
-
-@pytest.mark.parametrize(("mode", "colour"), [("RGBA", (0, 0, 0, 0)), ("LA", (0, 0)), ("L", 255), ("CMYK", (0,) * 4)])
-def test_every_mode_becomes_rgb_on_white(tmp_path, mode, colour):
-    path = tmp_path / ("image.tif" if mode == "CMYK" else "image.png")
-    Image.new(mode, (4, 4), colour).save(path)
-    assert open_image(path).getpixel((0, 0)) == (255, 255, 255)
-
-
-def test_a_transparent_palette_becomes_white_without_a_warning(tmp_path):
-    image = Image.new("P", (2, 2), 0)
-    image.putpalette([10, 20, 30, 40, 50, 60])
-    image.putpixel((1, 1), 1)
-    image.save(tmp_path / "palette.png", transparency=bytes([0, 255]))
-    opened = open_image(tmp_path / "palette.png")
-    assert opened.getpixel((0, 0)) == (255, 255, 255)
-    assert opened.getpixel((1, 1)) == (40, 50, 60)
 
 
 def test_the_digest_sees_files_labels_and_order(real):
@@ -147,3 +125,21 @@ def test_the_shipped_example_is_valid():
     assert (CONFIGS / "data" / "example.yaml").read_text().startswith("#")
     with pytest.raises(MissingFileError, match=r"photo_train.txt does not exist"):
         data.images("photo", "train")
+
+
+def test_one_label_has_one_name(tmp_path):
+    names = class_names([SplitEntry("real/The_Tower/1.jpg", 4)], {0: "boat"}, tmp_path)
+    assert names == {0: "boat", 4: "The_Tower"}
+    assert class_names([SplitEntry("sketch/the_tower/1.jpg", 4)], names, tmp_path) == names
+    with pytest.raises(UserError, match="label 0 is The_Tower here and boat before"):
+        class_names([SplitEntry("sketch/The_Tower/1.jpg", 0)], names, tmp_path)
+
+
+def test_domains_and_splits_are_found(tmp_path):
+    for name in ("sketch", "clipart", "real", "a"):
+        (tmp_path / f"{name}_train.txt").touch()
+    assert domains_in(tmp_path) == ("real", "sketch", "a", "clipart")
+    assert splits_in(tmp_path, ["real"]) == ("train", "test")
+    (tmp_path / "real_val.txt").touch()
+    assert splits_in(tmp_path, ["real"]) == ("train", "val", "test")
+    assert splits_in(tmp_path, ["real", "sketch"]) == ("train", "test")

@@ -38,8 +38,12 @@ def launched(cluster, tmp_path, monkeypatch):
         options = [f"data={page}", *OVERRIDES, *settings, *places, "--wait"]
         done = subprocess.run(
             [sys.executable, "-m", *command[:-1], "test", *options],
-            cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
         logs = "".join(path.read_text() for path in (tmp_path / "runs").glob("*/*/failure.txt"))
         assert done.returncode == 0, done.stderr + logs
         collect = [sys.executable, "-m", "experiments", "collect", *places, "--records", str(tmp_path / "records")]

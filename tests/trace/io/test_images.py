@@ -8,8 +8,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from trace.io import images
-from trace.io.errors import ToolError
-from trace.io.images import folder_entries, image_rows, plain_transform, split_entries
+from trace.io.errors import UserError
+from trace.io.images import folder_entries, image_rows, open_image, plain_transform, split_entries
 
 COLOURS = {"cat": (200, 40, 40), "dog": (40, 40, 200)}
 
@@ -50,8 +50,9 @@ def networks(tmp_path_factory):
 
 
 def read(path, transform=None, limit=None):
-    return image_rows(path, transform or plain_transform(16, imagenet=False), limit=limit,
-                      generator=torch.Generator().manual_seed(0))  # fmt: skip
+    return image_rows(
+        path, transform or plain_transform(16, imagenet=False), limit=limit, generator=torch.Generator().manual_seed(0)
+    )
 
 
 def test_folders_name_the_classes(pictures):
@@ -99,10 +100,34 @@ def test_transparency_becomes_white(tmp_path):
     assert float(read(tmp_path).x.min()) == 1.0
 
 
+@pytest.mark.parametrize("content", [b"", b"<html>404</html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
+def test_what_is_no_image_is_named(tmp_path, content):
+    (tmp_path / "page.png").write_bytes(content)
+    with pytest.raises(UserError, match=r"page\.png cannot be read"):
+        open_image(tmp_path / "page.png")
+
+
+@pytest.mark.parametrize(("mode", "colour"), [("RGBA", (0, 0, 0, 0)), ("LA", (0, 0)), ("L", 255), ("CMYK", (0,) * 4)])
+def test_every_mode_becomes_rgb_on_white(tmp_path, mode, colour):
+    path = tmp_path / ("image.tif" if mode == "CMYK" else "image.png")
+    Image.new(mode, (4, 4), colour).save(path)
+    assert open_image(path).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_a_transparent_palette_becomes_white_without_a_warning(tmp_path):
+    image = Image.new("P", (2, 2), 0)
+    image.putpalette([10, 20, 30, 40, 50, 60])
+    image.putpixel((1, 1), 1)
+    image.save(tmp_path / "palette.png", transparency=bytes([0, 255]))
+    opened = open_image(tmp_path / "palette.png")
+    assert opened.getpixel((0, 0)) == (255, 255, 255)
+    assert opened.getpixel((1, 1)) == (40, 50, 60)
+
+
 @pytest.mark.parametrize(("dtype", "suffix"), [(np.uint16, "png"), (np.int32, "tif"), (np.float32, "tif")])
 def test_more_than_8_bits_are_refused(tmp_path, dtype, suffix):
     Image.fromarray(np.full((8, 8), 300, dtype)).save(tmp_path / f"deep.{suffix}")
-    with pytest.raises(ToolError, match=r"deep\.\w+ has 16 or 32 bits a pixel.*: convert it to 8"):
+    with pytest.raises(UserError, match=r"deep\.\w+ has 16 or 32 bits a pixel.*: convert it to 8"):
         read(tmp_path)
 
 
@@ -126,8 +151,9 @@ def test_models_that_want_other_images(tool, pictures, networks, tmp_path):
 
 def test_timm_models_on_folders(diagnosed, pictures, networks):
     options = ("--features", "global_pool", "--unit-features", "--image-size", "32")
-    found = diagnosed(*networks, "--source", pictures / "photos", "--target", pictures / "drawings", "--hold-out",
-                      *options)  # fmt: skip
+    found = diagnosed(
+        *networks, "--source", pictures / "photos", "--target", pictures / "drawings", "--hold-out", *options
+    )
     record = found["anchors"]["source"]
     assert record["sizes"] == {"source": 20, "target": 20, "source_val": 4, "target_val": 4}
     assert record["bound_ot"] > 0
@@ -149,21 +175,33 @@ def test_other_models_say_how_pixels_are_scaled(diagnosed, pictures, tmp_path, m
         "import torch\ndef model(): return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2))\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = diagnosed("--model", "flat:model", "--new-model", "flat:model", "--source", pictures / "photos",
-                      "--target", pictures / "drawings", "--image-size", "4", "--pixels", "unit")  # fmt: skip
+    found = diagnosed(
+        "--model",
+        "flat:model",
+        "--new-model",
+        "flat:model",
+        "--source",
+        pictures / "photos",
+        "--target",
+        pictures / "drawings",
+        "--image-size",
+        "4",
+        "--pixels",
+        "unit",
+    )
     assert any("cut to 4 pixels and scaled to [0, 1]" in note for note in found["notes"]["source"])
 
 
 def test_what_is_wrong_with_a_folder(tmp_path):
-    with pytest.raises(ToolError, match="holds no images: lay them out as folder/class/file"):
+    with pytest.raises(UserError, match="holds no images: lay them out as folder/class/file"):
         folder_entries(tmp_path)
     draw(tmp_path / "cat" / "a.png", (0, 0, 0), 0)
     draw(tmp_path / "b.png", (0, 0, 0), 0)
-    with pytest.raises(ToolError, match=r"holds images beside its class folders, such as b\.png"):
+    with pytest.raises(UserError, match=r"holds images beside its class folders, such as b\.png"):
         folder_entries(tmp_path)
     (tmp_path / "b.png").unlink()
     (tmp_path / "cat" / "a.png").write_bytes(b"no image")
-    with pytest.raises(ToolError, match=r"a\.png cannot be read as an image"):
+    with pytest.raises(UserError, match=r"a\.png cannot be read as an image"):
         read(tmp_path)
 
 
@@ -180,7 +218,7 @@ def test_what_is_wrong_with_a_folder(tmp_path):
 )
 def test_what_is_wrong_with_a_split_file(tmp_path, text, words):
     (tmp_path / "real_train.txt").write_text(text)
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(UserError) as caught:
         read(tmp_path / "real_train.txt")
     assert words in str(caught.value)
 
@@ -192,5 +230,5 @@ def test_paths_with_spaces(tmp_path):
 
 def test_too_many_pixels(pictures, monkeypatch):
     monkeypatch.setattr(images, "MOST_BYTES", 1000)
-    with pytest.raises(ToolError, match="draw fewer with --limit, or smaller ones with --image-size"):
+    with pytest.raises(UserError, match="draw fewer with --limit, or smaller ones with --image-size"):
         read(pictures / "photos")

@@ -17,7 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from trace.io.errors import ToolError
+from trace.io.errors import UserError
 from trace.io.models import load_model, load_timm, suspect_operations
 
 from ..conftest import net, rows
@@ -59,13 +59,13 @@ def test_skops(tmp_path, fitted, x):
 def test_skops_lists_what_it_does_not_know(tmp_path, fitted, x):
     own = Trained().fit(*rows(50, 0.0, 0))
     skops.io.dump(own, tmp_path / "own.skops")
-    with pytest.raises(ToolError, match=r"does not know \(.*Trained\): pass --trust"):
+    with pytest.raises(UserError, match=r"does not know \(.*Trained\): pass --trust"):
         load(tmp_path / "own.skops")
     assert np.allclose(
         load(tmp_path / "own.skops", trust=True)(x).exp().numpy(), own.predict_proba(x.numpy()), atol=1e-6
     )
     (tmp_path / "text.skops").write_text("hello")
-    with pytest.raises(ToolError, match="is no readable skops file"):
+    with pytest.raises(UserError, match="is no readable skops file"):
         load(tmp_path / "text.skops")
 
 
@@ -74,11 +74,11 @@ def test_pickles_need_trust(tmp_path, x, suffix):
     forest = RandomForestClassifier(3, random_state=0).fit(*rows(50, 0.0, 0))
     path = tmp_path / f"forest.{suffix}"
     joblib.dump(forest, path)
-    with pytest.raises(ToolError, match="is a pickle, which can run any code"):
+    with pytest.raises(UserError, match="is a pickle, which can run any code"):
         load(path)
     assert np.allclose(load(path, trust=True)(x).exp().numpy(), forest.predict_proba(x.numpy()), atol=1e-6)
     joblib.dump({"a": 1}, path)
-    with pytest.raises(ToolError, match="gives a dict: a torch module or a scikit-learn estimator is needed"):
+    with pytest.raises(UserError, match="gives a dict: a torch module or a scikit-learn estimator is needed"):
         load(path, trust=True)
 
 
@@ -107,9 +107,9 @@ def test_factories_are_looked_for_in_the_current_folder(tmp_path, monkeypatch, x
         ("my_models:absent", "has no function absent"),
         ("no_models:network", "there is no module no_models"),
     ):
-        with pytest.raises(ToolError, match=words):
+        with pytest.raises(UserError, match=words):
             load(name)
-    with pytest.raises(ToolError, match=r"has no submodule 'fc': name one of its own \(0, 1, 2\)"):
+    with pytest.raises(UserError, match=r"has no submodule 'fc': name one of its own \(0, 1, 2\)"):
         load("my_models:network").layer("fc")
 
 
@@ -132,8 +132,18 @@ def test_every_model_sees_every_row_once(diagnosed, update, tmp_path, monkeypatc
     (tmp_path / f"{module}.py").write_text(COUNTING)
     monkeypatch.syspath_prepend(str(tmp_path))
     anchors = ("--source", f"a={update / 'source.npz'}", "--source", f"b={update / 'test.npz'}")
-    diagnosed("--model", f"{module}:old", "--new-model", f"{module}:new", *anchors, "--target", update / "target.npz",
-              "--features", features, "--hold-out")  # fmt: skip
+    diagnosed(
+        "--model",
+        f"{module}:old",
+        "--new-model",
+        f"{module}:new",
+        *anchors,
+        "--target",
+        update / "target.npz",
+        "--features",
+        features,
+        "--hold-out",
+    )
     everything, held_out_anchors, held_out_target = 200 + 300 + 160, 30 + 45, 24
     rows_seen = sys.modules[module].rows
     unused = held_out_target if features == "identity" else 0  # where only the new model's losses are needed
@@ -208,7 +218,7 @@ def test_timm_errors(tmp_path, small):
         (f"timm:resnet10t@{tmp_path}/list.pth", "no dictionary of tensors"),
         (f"timm:resnet10t@{tmp_path}/evil.pth", "holds no readable weights"),
     ):
-        with pytest.raises(ToolError, match=words):
+        with pytest.raises(UserError, match=words):
             load_timm(spec)
     assert not (tmp_path / "ran").exists()
 
@@ -251,7 +261,7 @@ class Reader(nn.Module):
 @pytest.mark.parametrize(("module", "words"), [(Writer("x.pt"), "uses save"), (Reader(), "uses from_file")])
 def test_torchscript_that_uses_files_needs_trust(tmp_path, module, words):
     path = saved_script(module, tmp_path / "files.pt")
-    with pytest.raises(ToolError, match=f"{words}.*--trust"):
+    with pytest.raises(UserError, match=f"{words}.*--trust"):
         load(path)
     load(path, trust=True)
 
@@ -270,13 +280,21 @@ def test_torchscript_cannot_hide_its_program(tmp_path, way):
             if way == "twice" and is_source:
                 with pytest.warns(UserWarning, match="Duplicate name"):
                     bad.writestr(name, harmless)
-    with pytest.raises(ToolError, match="more than once" if way == "twice" else "a program that uses save"):
+    with pytest.raises(UserError, match="more than once" if way == "twice" else "a program that uses save"):
         load(tmp_path / "hidden.pt")
 
 
 def test_common_torchscript_is_not_suspected(tmp_path):
-    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                            nn.Dropout(), nn.LayerNorm(4), nn.Linear(4, 2))  # fmt: skip
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(),
+        nn.LayerNorm(4),
+        nn.Linear(4, 2),
+    )
     assert suspect_operations(saved_script(network, tmp_path / "conv.pt")) == []
 
 
@@ -285,22 +303,22 @@ def test_torchscript_does_not_unpickle(update, tmp_path):
         for name in good.namelist():
             evil = name.endswith("data.pkl")
             bad.writestr(name, pickle.dumps(Evil(tmp_path / "ran"), 2) if evil else good.read(name))
-    with pytest.raises(ToolError, match=r"evil\.pt is no TorchScript file"):
+    with pytest.raises(UserError, match=r"evil\.pt is no TorchScript file"):
         load(tmp_path / "evil.pt")
     assert not (tmp_path / "ran").exists()
 
 
 def test_what_is_no_torchscript(tmp_path):
     torch.save(net("old").state_dict(), tmp_path / "state.pth")
-    with pytest.raises(ToolError, match="holds no TorchScript program; it may be a state_dict"):
+    with pytest.raises(UserError, match="holds no TorchScript program; it may be a state_dict"):
         load(tmp_path / "state.pth")
     (tmp_path / "text.pt").write_text("hello")
-    with pytest.raises(ToolError, match=r"text\.pt is no TorchScript file"):
+    with pytest.raises(UserError, match=r"text\.pt is no TorchScript file"):
         load(tmp_path / "text.pt")
 
 
 def test_exported_programs(exported, x):
-    with pytest.raises(ToolError, match=r"torch.export.load, which unpickles .* --trust"):
+    with pytest.raises(UserError, match=r"torch.export.load, which unpickles .* --trust"):
         load(exported)
     model = load(exported, trust=True)
     inputs = x[:7].clone().requires_grad_()
@@ -317,9 +335,9 @@ def test_exported_programs_are_code(exported, tmp_path):
     with zipfile.ZipFile(exported) as good, zipfile.ZipFile(tmp_path / "evil.pt2", "w") as bad:
         for name in good.namelist():
             bad.writestr(name, stream.getvalue() if "sample_inputs" in name else good.read(name))
-    with pytest.raises(ToolError, match="--trust"):
+    with pytest.raises(UserError, match="--trust"):
         load(tmp_path / "evil.pt2")
     assert not (tmp_path / "ran").exists()
-    with pytest.raises(ToolError, match=r"is no readable torch\.export file"):
+    with pytest.raises(UserError, match=r"is no readable torch\.export file"):
         load(tmp_path / "evil.pt2", trust=True)
     assert (tmp_path / "ran").exists()

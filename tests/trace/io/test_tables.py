@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from trace.io.errors import ToolError
+from trace.io.errors import UserError
 from trace.io.tables import read_table, table_rows
 
 from ..conftest import rows
@@ -88,8 +88,19 @@ def test_units_of_columns_do_not_matter(diagnosed, tmp_path):
                 frame[["a", "b", "c"]], frame["outcome"]
             )
             skops.io.dump(estimator, tmp_path / f"{name}.skops")
-        options = ("--model", tmp_path / "source.skops", "--new-model", tmp_path / "target.skops", "--label", "outcome",
-                   "--source", tmp_path / "source.csv", "--target", tmp_path / "target.csv", "--hold-out")  # fmt: skip
+        options = (
+            "--model",
+            tmp_path / "source.skops",
+            "--new-model",
+            tmp_path / "target.skops",
+            "--label",
+            "outcome",
+            "--source",
+            tmp_path / "source.csv",
+            "--target",
+            tmp_path / "target.csv",
+            "--hold-out",
+        )
         records.append(diagnosed(*options)["anchors"]["source"])
     raw = diagnosed(*options, "--scale", "none")["anchors"]["source"]
     for key in ("bound_ot", "bound_mmd", "emp_shift_hybrid", "population_ot", "gap_source"):
@@ -116,8 +127,9 @@ def test_labels_stored_as_floats(diagnosed, tmp_path):
     frame.to_csv(tmp_path / "a.csv", index=False)
     skops.io.dump(LogisticRegression().fit(frame[["a", "b", "c"]], frame["label"]), tmp_path / "m.skops")
     model = ("--model", tmp_path / "m.skops", "--new-model", tmp_path / "m.skops")
-    found = diagnosed(*model, "--source", tmp_path / "a.csv", "--target", tmp_path / "a.csv",
-                      "--anchor-test", tmp_path / "a.csv")["anchors"]["source"]  # fmt: skip
+    found = diagnosed(
+        *model, "--source", tmp_path / "a.csv", "--target", tmp_path / "a.csv", "--anchor-test", tmp_path / "a.csv"
+    )["anchors"]["source"]
     assert found["risk_change"] == 0.0
 
 
@@ -148,7 +160,7 @@ def broken():
 def test_broken_tables(tmp_path, name):
     frame, words = broken()[name]
     frame.to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(UserError) as caught:
         table_rows(
             read_table(tmp_path / "t.parquet"), tmp_path / "t.parquet", label="outcome", labelled=True, columns=None
         )
@@ -158,7 +170,7 @@ def test_broken_tables(tmp_path, name):
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_what_is_no_table(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ToolError, match=f"{name} is no readable table"):
+    with pytest.raises(UserError, match=f"{name} is no readable table"):
         read_table(tmp_path / name)
 
 
@@ -172,8 +184,18 @@ def test_unknown_label_names(tool, folder, models):
 def test_models_with_other_classes(tool, folder, models):
     frame = table(50, 0.0, 0, names=("bad", "good"))
     skops.io.dump(LogisticRegression().fit(frame[["a", "b", "c"]], frame["outcome"]), folder / "other.skops")
-    code, _, err = tool("diagnose", *models[:2], "--new-model", folder / "other.skops", "--label", "outcome",
-                        "--source", folder / "source.csv", "--target", folder / "target.csv")  # fmt: skip
+    code, _, err = tool(
+        "diagnose",
+        *models[:2],
+        "--new-model",
+        folder / "other.skops",
+        "--label",
+        "outcome",
+        "--source",
+        folder / "source.csv",
+        "--target",
+        folder / "target.csv",
+    )
     assert code == 3
     assert "the models have other classes (no, yes against bad, good)" in err
 
@@ -196,10 +218,24 @@ def test_a_clinic_with_larger_tumours(diagnosed, tool, tmp_path):
     for name in ("old", "new"):
         part, estimator = parts[name], make_pipeline(StandardScaler(), LogisticRegression())
         skops.io.dump(estimator.fit(part[list(data.feature_names)], part["diagnosis"]), tmp_path / f"{name}.skops")
-    options = ("--model", tmp_path / "old.skops", "--new-model", tmp_path / "new.skops", "--label", "diagnosis",
-               "--source", f"old_clinic={tmp_path / 'old.csv'}", "--target", tmp_path / "new.csv",
-               "--source-val", tmp_path / "held.csv", "--target-val", tmp_path / "new_held.csv",
-               "--anchor-test", tmp_path / "test.csv")  # fmt: skip
+    options = (
+        "--model",
+        tmp_path / "old.skops",
+        "--new-model",
+        tmp_path / "new.skops",
+        "--label",
+        "diagnosis",
+        "--source",
+        f"old_clinic={tmp_path / 'old.csv'}",
+        "--target",
+        tmp_path / "new.csv",
+        "--source-val",
+        tmp_path / "held.csv",
+        "--target-val",
+        tmp_path / "new_held.csv",
+        "--anchor-test",
+        tmp_path / "test.csv",
+    )
     record = diagnosed(*options)["anchors"]["old_clinic"]
     assert 0 < abs(record["risk_change"]) < record["bound_mmd"] < record["bound_full_mmd"]
     assert record["mmd"]["value"] > 0.2

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from trace import Sample, Settings, diagnose
-from trace.io.rows import Part, held_out
+from trace.io.rows import Part, hold_out
 
 from ..conftest import net, rows
 
@@ -32,13 +32,19 @@ def part(n, shift, seed):
 def test_gives_the_library_s_numbers(diagnosed, models, samples, update):
     found = diagnosed(*models, *samples, "--anchor-test", update / "test.npz", "--set", "epsilon=0.2", "--set", "q=0.9")
     generator = torch.Generator().manual_seed(0)
-    source, source_val = held_out(part(200, 0.0, 0), generator)
-    target, target_val = held_out(part(160, 0.5, 1), generator)
+    source, source_val = hold_out(part(200, 0.0, 0), generator)
+    target, target_val = hold_out(part(160, 0.5, 1), generator)
     expected = diagnose(
-        net("old"), net("new"), source.sample, target.sample,
-        source_val=source_val.sample, target_val=target_val.sample, anchor_test=part(300, 0.0, 2).sample,
-        settings=Settings(epsilon=0.2, q=0.9), generator=generator,
-    ).as_dict()  # fmt: skip
+        net("old"),
+        net("new"),
+        source.sample,
+        target.sample,
+        source_val=source_val.sample,
+        target_val=target_val.sample,
+        anchor_test=part(300, 0.0, 2).sample,
+        settings=Settings(epsilon=0.2, q=0.9),
+        generator=generator,
+    ).as_dict()
     record = found["anchors"]["source"]
     assert found["format"] == "trace-diagnostic/1"
     for key in (
@@ -99,9 +105,15 @@ def test_text_teaches(tool, models, samples, update):
     assert code == 0
     assert err == ""
     for words in (
-        "Largest term:", "The terms allow a change of up to", "The models disagree on", "than two halves of the anchor",
-        "what the words mean:", "30 of the 200 rows", "stratified 15 percent, seed 0", "source's features",
-    ):  # fmt: skip
+        "Largest term:",
+        "The terms allow a change of up to",
+        "The models disagree on",
+        "than two halves of the anchor",
+        "what the words mean:",
+        "30 of the 200 rows",
+        "stratified 15 percent, seed 0",
+        "source's features",
+    ):
         assert words in out
     seconds = next(line for line in out.splitlines() if line.startswith("seconds: "))
     for stage in ("models", "data", "features", "outputs", "gradients", "shift", "kernel norm", "total"):
@@ -175,8 +187,14 @@ def test_regression(diagnosed, update, tmp_path):
     x, _ = rows(80, 0.0, 0)
     for name, y in (("source", x[:, 0]), ("target", x[:, 0] / 2)):
         np.savez(tmp_path / f"{name}.npz", x=x, y=y, logits=x[:, :1], new_logits=x[:, :1] / 2)
-    samples = ("--source", tmp_path / "source.npz", "--target", tmp_path / "target.npz",
-               "--target-val", tmp_path / "target.npz")  # fmt: skip
+    samples = (
+        "--source",
+        tmp_path / "source.npz",
+        "--target",
+        tmp_path / "target.npz",
+        "--target-val",
+        tmp_path / "target.npz",
+    )
     found = diagnosed(*samples, "--loss", "squared-error:6")["anchors"]["source"]
     distance = float(np.abs(x[:, 0] / 2).mean())
     assert found["lipschitz_loss"] == 24

@@ -29,15 +29,29 @@ def run(*arguments, folder, program=("-m", "trace")):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *program, *map(str, arguments)],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture
 def models(update):
-    return ("--model", update / "old.pt", "--new-model", update / "new.pt", "--source", update / "source.npz",
-            "--target", update / "target.npz", "--source-val", update / "test.npz")  # fmt: skip
+    return (
+        "--model",
+        update / "old.pt",
+        "--new-model",
+        update / "new.pt",
+        "--source",
+        update / "source.npz",
+        "--target",
+        update / "target.npz",
+        "--source-val",
+        update / "test.npz",
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,8 +123,20 @@ def test_the_rows_that_a_forest_knows_by_heart_decide_nothing(tool, tmp_path):
         forest = RandomForestClassifier(50, bootstrap=False, max_features=1, random_state=len(x[parts[name]]))
         skops.io.dump(forest.fit(x[parts[name]], y[parts[name]]), tmp_path / f"{name}.skops")
     (tmp_path / "policy.yaml").write_text("threshold: 0.05\n")
-    gate = ("gate", "--trust", "--policy", tmp_path / "policy.yaml", "--model", tmp_path / "old.skops", "--new-model",
-            tmp_path / "new.skops", "--source", tmp_path / "old.npz", "--target", tmp_path / "new.npz")  # fmt: skip
+    gate = (
+        "gate",
+        "--trust",
+        "--policy",
+        tmp_path / "policy.yaml",
+        "--model",
+        tmp_path / "old.skops",
+        "--new-model",
+        tmp_path / "new.skops",
+        "--source",
+        tmp_path / "old.npz",
+        "--target",
+        tmp_path / "new.npz",
+    )
     code, out, err = tool(*gate)
     assert code == 2, err
     assert "predictions on the anchor that change is 0% on rows that the old model was trained on" in out
@@ -137,9 +163,23 @@ def test_a_calibration_reaches_the_page(models, tmp_path):
 def test_several_anchors_stand_on_one_page(tool, update, tmp_path):
     (tmp_path / "policy.yaml").write_text("threshold: 0.9\nmin_source: 20\nanchors: [a, b]\n")
     anchors = [f"--source={name}={update / file}.npz" for name, file in (("a", "source"), ("b", "test"))]
-    code, out, _ = tool("gate", "--policy", tmp_path / "policy.yaml", "--model", update / "old.pt", "--new-model",
-                        update / "new.pt", *anchors, "--target", update / "target.npz", "--hold-out",
-                        "--html", tmp_path / "p.html", "--markdown", "-")  # fmt: skip
+    code, out, _ = tool(
+        "gate",
+        "--policy",
+        tmp_path / "policy.yaml",
+        "--model",
+        update / "old.pt",
+        "--new-model",
+        update / "new.pt",
+        *anchors,
+        "--target",
+        update / "target.npz",
+        "--hold-out",
+        "--html",
+        tmp_path / "p.html",
+        "--markdown",
+        "-",
+    )
     assert code == 0
     assert out.startswith("## TRACE gate")
     page = (tmp_path / "p.html").read_text()

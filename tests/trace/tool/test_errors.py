@@ -9,7 +9,7 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from trace.io.errors import ToolError, first_line, require
+from trace.io.errors import UserError, first_line, require
 
 from ..conftest import rows
 
@@ -60,8 +60,18 @@ def bad_samples():
 @pytest.mark.parametrize(("name", "arrays", "words"), bad_samples(), ids=[name for name, *_ in bad_samples()])
 def test_bad_samples(tool, update, tmp_path, name, arrays, words):
     np.savez(tmp_path / f"{name}.npz", **arrays)
-    code, out, err = tool("diagnose", "--model", update / "old.pt", "--new-model", update / "new.pt", "--hold-out",
-                          "--source", tmp_path / f"{name}.npz", "--target", update / "target.npz")  # fmt: skip
+    code, out, err = tool(
+        "diagnose",
+        "--model",
+        update / "old.pt",
+        "--new-model",
+        update / "new.pt",
+        "--hold-out",
+        "--source",
+        tmp_path / f"{name}.npz",
+        "--target",
+        update / "target.npz",
+    )
     assert (code, out) == (3, "")
     assert words in err
     assert err.count("\n") == 1
@@ -104,8 +114,12 @@ def test_bad_samples(tool, update, tmp_path, name, arrays, words):
     ],
 )
 def test_bad_options(tool, update, options, words):
-    usual = {"--model": update / "old.pt", "--new-model": update / "new.pt", "--source": update / "source.npz",
-             "--target": update / "target.npz"}  # fmt: skip
+    usual = {
+        "--model": update / "old.pt",
+        "--new-model": update / "new.pt",
+        "--source": update / "source.npz",
+        "--target": update / "target.npz",
+    }
     given = [option.format(folder=update) for option in options]
     repeated = "names 'source' twice" in words
     defaults = [str(v) for key, value in usual.items() if key not in given or repeated for v in (key, value)]
@@ -175,15 +189,24 @@ def test_a_failing_model_is_named(tool, update, failing):
     assert "failing.pt failed on inputs [160, 3] of torch.float32" in err
     assert "out of luck" in err
     assert err.count("\n") == 1
-    with pytest.raises(ToolError, match="out of luck"):
+    with pytest.raises(UserError, match="out of luck"):
         tool("diagnose", "--debug", "--model", update / "old.pt", *options)
 
 
 def test_inputs_of_another_shape(tool, update, tmp_path):
     x, y = rows(40, 0.0, 0)
     np.savez(tmp_path / "wide.npz", x=np.hstack([x, x]), y=y)
-    code, _, err = tool("diagnose", "--model", update / "old.pt", "--new-model", update / "new.pt",
-                        "--source", tmp_path / "wide.npz", "--target", tmp_path / "wide.npz")  # fmt: skip
+    code, _, err = tool(
+        "diagnose",
+        "--model",
+        update / "old.pt",
+        "--new-model",
+        update / "new.pt",
+        "--source",
+        tmp_path / "wide.npz",
+        "--target",
+        tmp_path / "wide.npz",
+    )
     assert code == 3
     assert "old.pt failed on inputs [40, 6] of torch.float32: RuntimeError: mat1 and mat2 shapes" in err
 
@@ -210,7 +233,7 @@ def test_a_missing_package_says_what_to_install(monkeypatch, module, name):
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
     assert any(Requirement(line).name == name for lines in extras.values() for line in lines)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ToolError, match=f"reading a file needs the package {name}: pip install {name}$"):
+    with pytest.raises(UserError, match=f"reading a file needs the package {name}: pip install {name}$"):
         require(module, purpose="reading a file")
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from trace import Sample, diagnose
 from trace.gate.policy import Policy, decide
-from trace.io.errors import ToolError
+from trace.io.errors import UserError
 from trace.io.writing import strict_json
 from trace.report.verdict import to_markdown, to_text
 from trace.tool import calibrate as calibrate_command
@@ -35,8 +35,15 @@ def diagnostics():
 
     def one(shift):
         g = torch.Generator().manual_seed(0)
-        return diagnose(lambda x: x @ W, lambda x: (x - shift) @ W, blobs(300, 0, g), blobs(200, 0.5, g),
-                        source_val=blobs(500, 0, g), target_val=blobs(400, 0.5, g), generator=g)  # fmt: skip
+        return diagnose(
+            lambda x: x @ W,
+            lambda x: (x - shift) @ W,
+            blobs(300, 0, g),
+            blobs(200, 0.5, g),
+            source_val=blobs(500, 0, g),
+            target_val=blobs(400, 0.5, g),
+            generator=g,
+        )
 
     return {"calm": one(0.1), "rough": one(0.5)}
 
@@ -180,16 +187,16 @@ def test_text_in_place_of_a_number_is_named(here, score, path):
     place[last] = "many"
     (here / "out.json").write_text(json.dumps(record))
     (here / "policy.yaml").write_text(f"score: {score}\nthreshold: 0.1\n")
-    with pytest.raises(ToolError, match=f"out.json: the diagnostic's record has {path} = 'many', no number: make it"):
+    with pytest.raises(UserError, match=f"out.json: the diagnostic's record has {path} = 'many', no number: make it"):
         gate("--policy policy.yaml --diagnostic out.json")
 
 
 def test_something_to_judge_is_needed(here):
     (here / "policy.yaml").write_text("threshold: 0.1\n")
-    with pytest.raises(ToolError, match="nothing to judge without --source and --target: give them, or --diagnostic"):
+    with pytest.raises(UserError, match="nothing to judge without --source and --target: give them, or --diagnostic"):
         gate("--policy policy.yaml")
     for option in ("--source", "--new-model", "--anchor-test"):
-        with pytest.raises(ToolError, match=f"--diagnostic and {option} exclude each other"):
+        with pytest.raises(UserError, match=f"--diagnostic and {option} exclude each other"):
             gate(f"--policy policy.yaml --diagnostic out.json {option} a.npz")
     for line, option in (
         ("--seed 7", "--seed"),
@@ -197,9 +204,9 @@ def test_something_to_judge_is_needed(here):
         ("--trust", "--trust"),
         ("--hold-out", "--h"),
     ):
-        with pytest.raises(ToolError, match=f"--diagnostic and {option}.* exclude each other"):
+        with pytest.raises(UserError, match=f"--diagnostic and {option}.* exclude each other"):
             gate(f"--policy policy.yaml --diagnostic out.json {line}")
-    with pytest.raises(ToolError, match=r"absent\.yaml does not exist"):
+    with pytest.raises(UserError, match=r"absent\.yaml does not exist"):
         gate("--policy absent.yaml --diagnostic out.json")
 
 

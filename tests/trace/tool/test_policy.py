@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from trace.gate.policy import Policy
-from trace.io.errors import ToolError
+from trace.io.errors import UserError
 from trace.io.writing import strict_json
 from trace.stats.conformal import calibrate_threshold
-from trace.tool.past import StoredCalibration, calibration_record, read_past
-from trace.tool.policy import load_policy
+from trace.tool.policy import StoredCalibration, calibration_record, load_policy, read_past
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -68,7 +67,7 @@ def test_calibrations_are_read_back(write, tmp_path):
     loaded = load_policy(write("p.yaml", "calibration: c.json\n"))
     assert (loaded.policy.threshold, loaded.policy.promise) == (found.threshold, found.in_words())
     assert loaded.past == tuple(past)
-    with pytest.raises(ToolError, match="is about trace_w, but its calibration about anchor_disagreement"):
+    with pytest.raises(UserError, match="is about trace_w, but its calibration about anchor_disagreement"):
         load_policy(write("p.yaml", "calibration: c.json\nscore: trace_w\n"))
 
 
@@ -103,7 +102,7 @@ def test_calibrations_are_read_back(write, tmp_path):
         ("calibration: odd.json", "odd.json is not complete .*: make it again with calibrate --out"),
         ("calibration: .", "is a folder: name a file"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_get_one_sentence(write, tmp_path, text, message):
     write("past.csv", past_csv())
     write("other.json", "{}")
@@ -141,11 +140,11 @@ def test_past_updates_from_either_format(write):
     ],
 )
 def test_bad_past_files(write, name, text, message):
-    with pytest.raises(ToolError, match=message):
+    with pytest.raises(UserError, match=message):
         read_past(Path(write(name, text)))
 
 
 def test_files_that_are_no_text(tmp_path):
     (tmp_path / "p.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ToolError, match="is not text in UTF-8"):
+    with pytest.raises(UserError, match="is not text in UTF-8"):
         read_past(tmp_path / "p.csv")

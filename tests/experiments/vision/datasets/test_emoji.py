@@ -28,7 +28,7 @@ from experiments.vision.datasets.emoji import (
     together,
     verify,
 )
-from experiments.vision.images import load_dataset, open_image
+from experiments.vision.images import load_dataset
 from tests.experiments.vision.emoji_packages import (
     ANIMALS,
     CIRCLES,
@@ -41,6 +41,7 @@ from tests.experiments.vision.emoji_packages import (
     rect,
     svg,
 )
+from trace.io.images import open_image
 
 
 @pytest.fixture(scope="module")

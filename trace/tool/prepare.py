@@ -12,32 +12,15 @@ from torch import Tensor, nn
 from ..checks import check_labels
 from ..evidence import Update, View
 from ..features import extract_with_outputs, identity
-from ..io.errors import ToolError
+from ..io.errors import UserError
 from ..io.models import AnyModel, SavedOutputs
 from ..io.rows import Part
 from ..losses import Loss
 from ..settings import Settings
-from .scaling import Scaling
+from .samples import Anchor, Scaling
 from .stages import Stages
 
 _PROBABILITIES = "the outputs of {} look like probabilities, but the loss takes logits: save or return their logarithms"
-
-
-class Anchor(NamedTuple):
-    """The samples of one anchor."""
-
-    name: str
-    source: Part
-    val: Part | None
-    """Rows that no model was trained on."""
-    test: Part | None
-
-    def parts(self) -> list[Part]:
-        return [part for part in (self.source, self.val, self.test) if part is not None]
-
-    def scaled(self, scaling: Scaling) -> Anchor:
-        val, test = (None if part is None else scaling.scaled(part) for part in (self.val, self.test))
-        return Anchor(self.name, scaling.scaled(self.source), val, test)
 
 
 class Question(NamedTuple):
@@ -84,10 +67,10 @@ def prepare(
     run: tuple[nn.Module, nn.Module] = models
     if q.scale_columns:
         scaling = Scaling.of([anchor.source for anchor in anchors])
-        anchors = [anchor.scaled(scaling) for anchor in anchors]
-        target = scaling.scaled(target)
-        target_val = None if target_val is None else scaling.scaled(target_val)
-        run = (scaling.undone_before(models[0]), scaling.undone_before(models[1]))
+        anchors = [anchor.scale(scaling) for anchor in anchors]
+        target = scaling.scale(target)
+        target_val = None if target_val is None else scaling.scale(target_val)
+        run = (scaling.undo_before(models[0]), scaling.undo_before(models[1]))
         notes.append("columns count in units of their standard deviation in the source; --scale none keeps their own")
     if q.features == "identity" and target.sample.x.ndim > 2:
         notes.append(
@@ -116,7 +99,7 @@ def prepare(
         outputs = (on_target["target"].outputs, on_target["target"].new_outputs)
         widths = [z.shape[1] for z in outputs]
         if widths[0] != widths[1]:
-            raise ToolError(f"--model has {widths[0]} outputs, --new-model {widths[1]}: compare models of one task")
+            raise UserError(f"--model has {widths[0]} outputs, --new-model {widths[1]}: compare models of one task")
         _check_classes(q, widths[0])
         if q.loss.classification:
             with_risk = [a.source for a in anchors] + [a.test for a in anchors if a.test]
@@ -176,7 +159,7 @@ def _known(
 def _check_classes(q: Question, num_outputs: int) -> None:
     if q.loss.classification and q.classes and len(q.classes) != num_outputs:
         shown = ", ".join(q.classes[:6]) + (", ..." if len(q.classes) > 6 else "")
-        raise ToolError(
+        raise UserError(
             f"there are {len(q.classes)} classes ({shown}) and {num_outputs} outputs: list a name for every output, in "
             "their order, with --classes"
         )
@@ -190,7 +173,7 @@ def _check_labels(parts: Sequence[Part], with_risk: Sequence[Part], num_outputs:
             continue
         check_labels(y, f"{part.origin}: y", length=len(y), num_classes=num_outputs)
         if any(part is one for one in with_risk) and len(y.unique()) < 2:
-            raise ToolError(f"{part.origin} holds one class only, so its risk says nothing: give rows of two classes")
+            raise UserError(f"{part.origin} holds one class only, so its risk says nothing: give rows of two classes")
 
 
 def _check_alike(parts: Sequence[Part]) -> None:
@@ -198,7 +181,7 @@ def _check_alike(parts: Sequence[Part]) -> None:
     for part in others:
         shapes = [list(p.sample.x.shape[1:]) for p in (part, first)]
         if shapes[0] != shapes[1]:
-            raise ToolError(
+            raise UserError(
                 f"a row of {part.origin} has shape {shapes[0]}, one of {first.origin} {shapes[1]}: give all samples "
                 "the same columns"
             )
@@ -206,10 +189,10 @@ def _check_alike(parts: Sequence[Part]) -> None:
 
 def _saved(part: Part, key: str, why: str, like: Part | None = None) -> Tensor:
     if key not in part.saved:
-        raise ToolError(f"{part.origin} holds no {key}, which {why} needs: save it there with one row per sample")
+        raise UserError(f"{part.origin} holds no {key}, which {why} needs: save it there with one row per sample")
     widths = [p.saved[key].shape[1] for p in (part, like or part)]
     if like is not None and widths[0] != widths[1]:
-        raise ToolError(
+        raise UserError(
             f"{key} has {widths[0]} columns in {part.origin} and {widths[1]} in {like.origin}: save one model's outputs"
         )
     return part.saved[key].to(part.sample.x.dtype)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from experiments.engine.errors import MissingFileError, UserError
-from experiments.vision.splits import Entry, class_names, domains_in, read_split, splits_in, write_split
+from trace.io.errors import MissingFileError, UserError
+from trace.io.splits import SplitEntry, read_split, split_text
 
 
 def written(tmp_path, text):
@@ -14,12 +14,12 @@ def written(tmp_path, text):
 
 def test_spaces_blank_lines_and_windows_line_ends(tmp_path):
     path = written(tmp_path, "\ufeffreal/a b/c d.jpg 3\r\n\r\n  real/x/y.jpg\t12 \n\n")
-    assert read_split(path) == [Entry("real/a b/c d.jpg", 3), Entry("real/x/y.jpg", 12)]
+    assert read_split(path) == [SplitEntry("real/a b/c d.jpg", 3), SplitEntry("real/x/y.jpg", 12)]
 
 
 def test_what_is_written_is_read(tmp_path):
-    entries = [Entry("real/a/1.png", 0), Entry("real/b c/2.png", 10)]
-    assert read_split(written(tmp_path, write_split(entries))) == entries
+    entries = [SplitEntry("real/a/1.png", 0), SplitEntry("real/b c/2.png", 10)]
+    assert read_split(written(tmp_path, split_text(entries))) == entries
 
 
 @pytest.mark.parametrize(
@@ -46,21 +46,3 @@ def test_a_missing_or_binary_file_is_named(tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not UTF-8"):
         read_split(tmp_path / "bad.txt")
-
-
-def test_one_label_has_one_name(tmp_path):
-    names = class_names([Entry("real/The_Tower/1.jpg", 4)], {0: "boat"}, tmp_path)
-    assert names == {0: "boat", 4: "The_Tower"}
-    assert class_names([Entry("sketch/the_tower/1.jpg", 4)], names, tmp_path) == names
-    with pytest.raises(UserError, match="label 0 is The_Tower here and boat before"):
-        class_names([Entry("sketch/The_Tower/1.jpg", 0)], names, tmp_path)
-
-
-def test_domains_and_splits_are_found(tmp_path):
-    for name in ("sketch", "clipart", "real", "a"):
-        (tmp_path / f"{name}_train.txt").touch()
-    assert domains_in(tmp_path) == ("real", "sketch", "a", "clipart")
-    assert splits_in(tmp_path, ["real"]) == ("train", "test")
-    (tmp_path / "real_val.txt").touch()
-    assert splits_in(tmp_path, ["real"]) == ("train", "val", "test")
-    assert splits_in(tmp_path, ["real", "sketch"]) == ("train", "test")

@@ -4,15 +4,15 @@ import torch
 
 from trace import Sample
 from trace.io.rows import Part
-from trace.tool.scaling import Scaling
+from trace.tool.samples import Scaling
 
 
 def test_a_change_of_coordinates(generator):
     x = torch.randn(40, 3, generator=generator, dtype=torch.float64) * torch.tensor([1.0, 1000.0, 0.0]) + 7
     part = Part("", Sample(x), [str(i) for i in range(40)], {})
     scaling = Scaling.of([part])
-    z = scaling.scaled(part).sample.x
+    z = scaling.scale(part).sample.x
     assert torch.allclose(z.mean(dim=0), torch.zeros(3, dtype=torch.float64), atol=1e-9)
     assert torch.allclose(z.std(dim=0, correction=0), torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
     model = torch.nn.Linear(3, 2).double()
-    assert torch.allclose(scaling.undone_before(model)(z), model(x))
+    assert torch.allclose(scaling.undo_before(model)(z), model(x))

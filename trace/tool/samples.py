@@ -3,22 +3,76 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from ..io.data import Reading, read_rows
-from ..io.errors import ToolError, require
+from ..io.data import read_rows
+from ..io.errors import UserError, require
 from ..io.images import Transform, plain_transform
 from ..io.models import AnyModel, SavedOutputs
-from ..io.rows import Part, Rows, at_most, held_out, ready
+from ..io.rows import FileRows, Part, at_most, hold_out, to_part
+from ..sample import Sample
 from .options import named_paths
-from .preparing import Anchor
 
 ANCHOR = "source"
 """Name of an anchor that was given none."""
 
 IMAGE_SIZE = 224
+
+
+class Scaling(NamedTuple):
+    """Columns in units of their standard deviation in the sources, ``z = (x - mean) / deviation``.
+
+    It is a change of coordinates: models of z undo it first, so nothing else changes.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, sources: Sequence[Part]) -> Scaling:
+        """From the sources' inputs; a constant column keeps its units."""
+        x = torch.cat([part.sample.x for part in sources]).double()
+        deviation = x.std(dim=0, correction=0)
+        return cls(x.mean(dim=0), torch.where(deviation > 0, deviation, torch.ones_like(deviation)))
+
+    def scale(self, part: Part) -> Part:
+        x = ((part.sample.x.double() - self.mean) / self.deviation).to(part.sample.x.dtype)
+        return part._replace(sample=Sample(x, part.sample.y))
+
+    def undo_before(self, model: nn.Module) -> nn.Module:
+        """``z -> model(mean + deviation z)``."""
+        return _Undone(model, self)
+
+
+class _Undone(nn.Module):
+    def __init__(self, model: nn.Module, scaling: Scaling) -> None:
+        super().__init__()
+        self.model, self.scaling = model, scaling
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.model((z.double() * self.scaling.deviation + self.scaling.mean).to(z.dtype))
+
+
+class Anchor(NamedTuple):
+    """The samples of one anchor."""
+
+    name: str
+    source: Part
+    val: Part | None
+    """Rows that no model was trained on."""
+    test: Part | None
+
+    def parts(self) -> list[Part]:
+        return [part for part in (self.source, self.val, self.test) if part is not None]
+
+    def scale(self, scaling: Scaling) -> Anchor:
+        val, test = (None if part is None else scaling.scale(part) for part in (self.val, self.test))
+        return Anchor(self.name, scaling.scale(self.source), val, test)
 
 
 class Loader:
@@ -56,11 +110,13 @@ class Loader:
             stray = next((name for name in paths if name not in sources), None)
             if stray is not None:
                 if stray == ANCHOR:
-                    raise ToolError(f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
-                                    f"{', '.join(sources)}")  # fmt: skip
-                raise ToolError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
+                    raise UserError(
+                        f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
+                        f"{', '.join(sources)}"
+                    )
+                raise UserError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
         if a.hold_out and a.target_val and set(vals) == set(sources):
-            raise ToolError("--hold-out has nothing to split: every sample has its -val, leave it out")
+            raise UserError("--hold-out has nothing to split: every sample has its -val, leave it out")
         anchors = []
         for name, path in sources.items():
             source, val = self._pair(path, vals.get(name), "--source")
@@ -74,13 +130,15 @@ class Loader:
         if val is not None:
             return part, self._part(val, labelled=labelled)
         if not self.arguments.hold_out:
-            self._note(f"no rows of {path} are held out: give {option}-val with rows that no model was trained on, or "
-                       "--hold-out if none was trained on these")  # fmt: skip
+            self._note(
+                f"no rows of {path} are held out: give {option}-val with rows that no model was trained on, or "
+                "--hold-out if none was trained on these"
+            )
             return part, None
         n = len(part.names)
-        train, held = held_out(part, self.generator) if n > 1 else (part, part.at(torch.arange(0)))
+        train, held = hold_out(part, self.generator) if n > 1 else (part, part.at(torch.arange(0)))
         if not held.names:
-            raise ToolError(f"{path} has {n} rows, too few to hold any out: give more rows, or {option}-val")
+            raise UserError(f"{path} has {n} rows, too few to hold any out: give more rows, or {option}-val")
         kind = "stratified " if part.sample.y is not None and self.classification else ""
         self._note(
             f"{len(held.names)} of the {n} rows of {path} are held out ({kind}15 percent, seed "
@@ -90,13 +148,20 @@ class Loader:
 
     def _part(self, path: str, *, labelled: bool = True) -> Part:
         a = self.arguments
-        reading = Reading(self.transform, a.label, self.columns, a.limit, self.generator)
-        rows = read_rows(path, reading, labelled=labelled)
+        rows = read_rows(
+            path,
+            transform=self.transform,
+            label=a.label,
+            labelled=labelled,
+            columns=self.columns,
+            limit=a.limit,
+            generator=self.generator,
+        )
         self._learn(rows)
-        part = ready(rows, self.classes, classification=self.classification, device=self.device)
+        part = to_part(rows, self.classes, classification=self.classification, device=self.device)
         return at_most(part, a.limit, self.generator)
 
-    def _learn(self, rows: Rows) -> None:
+    def _learn(self, rows: FileRows) -> None:
         """What the first file says about classes and columns holds for all."""
         if self.classes is None and rows.classes is not None:
             self.classes = rows.classes
@@ -113,9 +178,9 @@ class Loader:
             self.has_inputs = False
             given = next((m for m in self.models if not isinstance(m, SavedOutputs)), None)
             if given is not None:
-                raise ToolError(f"{rows.origin} holds no x, which {given.name} needs as its inputs: add it")
+                raise UserError(f"{rows.origin} holds no x, which {given.name} needs as its inputs: add it")
 
-    def _pictures(self, rows: Rows) -> None:
+    def _pictures(self, rows: FileRows) -> None:
         """Images that were just read: one preprocessing must serve both models."""
         old, new = (model.transform for model in self.models)
         if old is not None and new is not None:
@@ -148,8 +213,10 @@ def _check_same(old: Transform, new: Transform) -> None:
     if pixels.shape != others.shape or not torch.allclose(pixels, others):
         shapes = f"{list(pixels.shape)} against {list(others.shape)}"
         how = f"sizes ({shapes})" if pixels.shape != others.shape else "crops, interpolations or scales"
-        raise ToolError(f"the models want images in other {how}: compare models that share their preprocessing, save "
-                        "the logits of both, or try --image-size")  # fmt: skip
+        raise UserError(
+            f"the models want images in other {how}: compare models that share their preprocessing, save "
+            "the logits of both, or try --image-size"
+        )
 
 
 def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str, ...] | None:
@@ -158,7 +225,7 @@ def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str
         names = tuple(name.strip() for name in listed.split(","))
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ToolError(f"--classes lists {twice!r} twice: give every output its own name")
+            raise UserError(f"--classes lists {twice!r} twice: give every output its own name")
         return names
     return _common("classes", models[0].classes, models[1].classes)
 
@@ -166,5 +233,5 @@ def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str
 def _common(what: str, old: tuple[str, ...] | None, new: tuple[str, ...] | None) -> tuple[str, ...] | None:
     if old is not None and new is not None and old != new:
         shown = [", ".join(names[:6]) + (", ..." if len(names) > 6 else "") for names in (old, new)]
-        raise ToolError(f"the models have other {what} ({shown[0]} against {shown[1]}): compare models that share them")
+        raise UserError(f"the models have other {what} ({shown[0]} against {shown[1]}): compare models that share them")
     return old if old is not None else new
