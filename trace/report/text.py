@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from ..diagnostic import FORMS, Diagnostic, Form
-from .words import REMAINDERS, TERMS, glossary, in_words
+from .terms import TERMS, glossary, term
+from .words import in_words, number, percent
 
 
 def to_text(d: Diagnostic) -> str:
@@ -19,7 +20,7 @@ def to_text(d: Diagnostic) -> str:
             "not available, or to be read with care:",
             *(f"  {name}: {why}" for name, why in sorted(d.reasons.items())),
         ]
-    lines += ["", "what the words mean:", *(f"  {name}: {text}" for name, text in glossary(drawn_form(d)).items())]
+    lines += ["", "what the words mean:", *(f"  {name}: {text}" for name, text in glossary(d, drawn_form(d)).items())]
     return "\n".join(line.rstrip() for line in [*lines, "", _footer(d)])
 
 
@@ -34,7 +35,8 @@ def to_markdown(d: Diagnostic) -> str:
             + "\n".join(f"- `{name}`: {why}" for name, why in sorted(d.reasons.items()))
         )
     parts.append(
-        "What the words mean:\n\n" + "\n".join(f"- *{name}*: {text}" for name, text in glossary(drawn_form(d)).items())
+        "What the words mean:\n\n"
+        + "\n".join(f"- *{name}*: {text}" for name, text in glossary(d, drawn_form(d)).items())
     )
     return "\n\n".join([*parts, _footer(d)])
 
@@ -65,7 +67,7 @@ def term_rows(d: Diagnostic) -> list[list[str]]:
         values = [number(d.core_terms(each)[key]) for each in FORMS]
         rows.append([TERMS[key].name, *values, percent(shares[key])])
     for key in d.remainders():
-        rows.append([REMAINDERS[key, form].name, *(number(d.remainders(each)[key]) for each in FORMS), ""])
+        rows.append([term(key, form).name, *(number(d.remainders(each)[key]) for each in FORMS), ""])
     return rows
 
 
@@ -83,14 +85,14 @@ def anchor_rows(d: Diagnostic) -> list[list[str]]:
     """The label-free terms on the anchor's own inputs with both intervals, under a header."""
     rows = [["term", "value", "Hoeffding", "Bernstein"]]
     anchor = d.evidence.anchor
-    for name, term in (
+    for name, bound in (
         ("worst label: |change| at most", anchor.worst_label),
         ("Lipschitz: |change| at most", anchor.lipschitz),
         ("disagreement: |error change| at most", anchor.disagreement),
         ("plug-in estimate of the change", anchor.plug_in),
     ):
-        intervals = [f"[{number(i.lower)}, {number(i.upper)}]" for i in (term.hoeffding, term.bernstein)]
-        rows.append([name, number(term.value), *(intervals if not term.reason else [term.reason, ""])])
+        intervals = [f"[{number(i.lower)}, {number(i.upper)}]" for i in (bound.hoeffding, bound.bernstein)]
+        rows.append([name, number(bound.value), *(intervals if not bound.reason else [bound.reason, ""])])
     return rows
 
 
@@ -128,18 +130,6 @@ def promise(d: Diagnostic) -> str:
         f"The full bound ({', '.join(forms)}) fails with probability at most {d.budget.total:g} ({shares}) provided "
         f"that {conditions}, and the samples are independent of the models."
     )
-
-
-def number(value: float, *, sign: bool = False) -> str:
-    """Four significant digits; NaN is "n/a"."""
-    if math.isnan(value):
-        return "n/a"
-    return f"{value:{'+' if sign else ''}.4g}"
-
-
-def percent(share: float) -> str:
-    """A share in whole percent; NaN is "n/a"."""
-    return "n/a" if math.isnan(share) else f"{share:.0%}"
 
 
 def aligned(rows: list[list[str]]) -> list[str]:
