@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import platform
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import metadata
@@ -23,17 +22,13 @@ from ..stats.conformal import PastUpdate
 from .case import NEIGHBOURS, Example, Prediction, ReportCase, report_case
 from .charts import embedding_scatter, intervals, past_scatter, waterfall
 from .terms import comparison, core_bars, estimate_rows, field_of, full_bars, readings, term
-from .text import anchor_rows, bound_rows, drawn_form, headline, promise, term_rows
-from .words import number, percent, printable, sentences
+from .text import anchor_rows, bound_rows, column_kinds, drawn_form, headline, promise, term_rows
+from .words import number, percent, printable, sentences, unbroken
 
 __all__ = ["Example", "Prediction", "ReportCase", "report_case", "to_html"]
 
 _RANK: dict[Decision, int] = {"reject": 0, "inconclusive": 1, "accept": 2}
 _SHOWN_PAST = 12
-_LONG = 40
-"""Characters from which on a column of text is kept from getting narrow."""
-_NUMBER = re.compile(r"([+-]?(\d[\d.e+-]*%?|inf)|n/a)?")
-_INTERVAL = re.compile(r"\[[^\s\]]+, [^\s\]]+\]")
 
 
 def to_html(
@@ -74,7 +69,7 @@ def to_html(
             verdict_chart=intervals(judged[:1], f"Score of {judged[0].anchor} against the limit", name="verdict")
             if judged
             else "",
-            score_charts=_score_charts(judged),
+            score_charts=_score_charts(judged) if len(judged) > 1 else [],
             cases=[_material(case, f"anchor-{i}") for i, case in enumerate(ordered)],
             neighbours=NEIGHBOURS,
             history=_history(past, judged[0] if judged else None, harm_above) if past else None,
@@ -95,31 +90,8 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     shared = (number, percent, sentences, shown, term_rows, bound_rows, anchor_rows, estimate_rows, promise)
-    environment.filters |= {function.__name__: function for function in (*shared, column_kinds, unbroken, words)}
+    environment.filters |= {function.__name__: function for function in (*shared, column_kinds, unbroken)}
     return environment
-
-
-def words(name: str) -> str:
-    """A name without its underscores."""
-    return name.replace("_", " ")
-
-
-def unbroken(cell: str) -> str:
-    """The cell with every interval on one line."""
-    return _INTERVAL.sub(lambda interval: interval[0].replace(" ", "\u00a0"), cell)
-
-
-def column_kinds(rows: Sequence[Sequence[str]]) -> list[str | None]:
-    """The class of every column below the header: "number", "long" or none.
-
-    >>> column_kinds([["term", "value"], ["model change", "1.5"], ["gap", "n/a"]])
-    [None, 'number']
-    """
-    columns = list(zip(*rows[1:], strict=True)) or [(" ",)] * len(rows[0])
-    return [
-        "number" if all(map(_NUMBER.fullmatch, column)) else "long" if max(map(len, column)) > _LONG else None
-        for column in columns
-    ]
 
 
 def _worst_first(verdict: Verdict) -> list[AnchorVerdict]:
@@ -146,7 +118,7 @@ def _material(case: ReportCase, name: str) -> dict[str, Any]:
     d = case.diagnostic
     form, change = drawn_form(d), abs(d.risk_change)
     missing = [key for key, value in {**d.core_terms(form), **d.remainders(form)}.items() if math.isnan(value)]
-    shares = [[words(event), number(share)] for event, share in d.budget._asdict().items()]
+    shares = [[event.replace("_", " "), number(share)] for event, share in d.budget._asdict().items()]
     return {
         **case._asdict(),
         "headline": headline(d),
@@ -165,7 +137,7 @@ def _material(case: ReportCase, name: str) -> dict[str, Any]:
         "missing": [(key, d.reasons.get(field_of(key, form), "could not be computed")) for key in missing],
         "readings": readings(d, form),
         "remainders": [(term(key, form), value) for key, value in d.remainders(form).items()],
-        "sizes": [["sample", "rows"], *([words(sample), str(n)] for sample, n in d.evidence.sizes.items())],
+        "sizes": [["sample", "rows"], *([sample.replace("_", " "), str(n)] for sample, n in d.evidence.sizes.items())],
         "budget": [["event", "may fail with probability"], *shares, ["any of them", number(d.budget.total)]],
     }
 

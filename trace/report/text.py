@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 
 from ..diagnostic import FORMS, Diagnostic, Form
 from .terms import TERMS, glossary, term
 from .words import in_words, number, percent
+
+_LONG = 40
+"""Characters from which on a column of text is kept from getting narrow."""
+_NUMBER = re.compile(r"([+-]?(\d[\d.e+-]*%?|inf)|n/a)?")
 
 
 def to_text(d: Diagnostic) -> str:
@@ -143,3 +149,16 @@ def markdown_table(rows: list[list[str]]) -> str:
     header, *body = rows
     lines = [header, ["---"] * len(header), *body]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+
+
+def column_kinds(rows: Sequence[Sequence[str]]) -> list[str | None]:
+    """The class of every column below the header: "number", "long" or none.
+
+    >>> column_kinds([["term", "value"], ["model change", "1.5"], ["gap", "n/a"]])
+    [None, 'number']
+    """
+    columns = list(zip(*rows[1:], strict=True)) or [(" ",)] * len(rows[0])
+    return [
+        "number" if all(map(_NUMBER.fullmatch, column)) else "long" if max(map(len, column)) > _LONG else None
+        for column in columns
+    ]

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ..diagnostic import Diagnostic
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_INTERVAL = re.compile(r"\[[^\s\]]+, [^\s\]]+\]")
 
 
 def printable(text: str) -> str:
@@ -30,6 +31,11 @@ def number(value: float, *, sign: bool = False) -> str:
 def percent(share: float) -> str:
     """A share in whole percent; NaN is "n/a"."""
     return "n/a" if math.isnan(share) else f"{share:.0%}"
+
+
+def unbroken(cell: str) -> str:
+    """The cell with every interval on one line."""
+    return _INTERVAL.sub(lambda interval: interval[0].replace(" ", "\u00a0"), cell)
 
 
 def in_words(d: Diagnostic) -> list[str]:
