@@ -73,8 +73,10 @@ def run_clean(site, code):
 
 
 def test_the_wheel_holds_every_module(site):
-    installed = {p.relative_to(site / "trace_shift") for p in (site / "trace_shift").rglob("*.py")}
-    assert installed == {p.relative_to(ROOT / "trace") for p in (ROOT / "trace").rglob("*.py")}
+    for kind in ("*.py", "*.j2", "*.css"):
+        installed = {p.relative_to(site / "trace_shift") for p in (site / "trace_shift").rglob(kind)}
+        assert installed == {p.relative_to(ROOT / "trace") for p in (ROOT / "trace").rglob(kind)}
+        assert installed
 
 
 def test_every_module_imports_from_the_wheel_and_the_standard_trace_is_untouched(site):
@@ -121,11 +123,16 @@ for name in ("old", "new"):
         )
 
     assert run("-c", code).returncode == 0
-    done = run("-m", "trace_shift", "diagnose", "--source", "old.npz", "--target", "new.npz", "--json", "out.json")
+    samples = ("--source", "old.npz", "--target", "new.npz")
+    done = run("-m", "trace_shift", "diagnose", *samples, "--json", "out.json", "--html", "page.html")
     assert done.returncode == 0, done.stderr
     assert "model change" in done.stdout
     assert done.stderr == ""
     assert (tmp_path / "out.json").exists()
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.count("<svg") == 3
+    assert "--paper: #" in page
     wrong = run("-m", "trace_shift", "diagnose", "--source", "missing.npz", "--target", "new.npz")
     assert (wrong.returncode, wrong.stdout) == (3, "")
     assert wrong.stderr == "python -m trace_shift diagnose: missing.npz does not exist: check the path\n"
@@ -184,5 +191,6 @@ def test_citation_names_the_authors():
 
 def test_a_command_starts_without_what_it_may_not_need():
     """POT takes as long to import as torch."""
-    code = "import sys, trace.diagnostic; print(sorted({'ot', 'geomloss', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    heavy = {"ot", "geomloss", "sklearn", "matplotlib", "jinja2", "PIL", "pandas"}
+    code = f"import sys, trace, trace.report; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip() == "[]"

@@ -14,8 +14,8 @@ from ..diagnostic import Diagnostic
 from ..sample import Sample, check_sample_pair
 from .embedding import Embedding, embedding
 from .examples import Ranking, most_disagreeing, most_shifted
-from .text import number
 from .thumbnail import is_image, range_of, thumbnail
+from .words import number
 
 NEIGHBOURS = 5
 """Source rows that a target row's distance is the mean over; fewer in a smaller source."""

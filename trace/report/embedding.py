@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from ..checks import check_count, check_samples
 
-_BLOCK_ROWS = 10_000
+_NO_VARIANCE = 1e-12
+"""Share of the variance up to which an axis is rounding."""
 
 
 class Axes(NamedTuple):
@@ -80,34 +81,20 @@ def _drawn(z: Tensor, count: int, generator: Generator) -> Tensor:
 
 
 def principal_axes(x: Tensor, count: int = 2) -> Axes:
-    """The first ``count`` principal axes of ``x [n, d]``, in float64.
-
-    The eigenvectors of the smaller of ``X^T X`` (added up by blocks of rows) and ``X X^T`` for centred ``X``.
+    """The first ``count`` principal axes of ``x [n, d]``, in float64, by scikit-learn, which also fixes the signs.
 
     >>> axes = principal_axes(torch.tensor([[0.0, 0.0], [-1.0, -2.0], [1.0, 2.0], [0.0, 0.0]]), 1)
     >>> (axes.directions[:, 0] * 5**0.5).round().tolist(), round(float(axes.explained), 6)
     ([1.0, 2.0], 1.0)
     """
+    from sklearn.decomposition import PCA  # takes a second to import
+
     n, d = x.shape
     mean = x.double().mean(dim=0)
-    if d <= n:
-        gram = torch.zeros(d, d, dtype=torch.float64, device=x.device)
-        for rows in x.split(_BLOCK_ROWS):
-            gram += (centred := rows.double() - mean).T @ centred
-    else:
-        centred = x.double() - mean
-        gram = centred @ centred.T
-    values, vectors = torch.linalg.eigh(gram)
-    total = float(gram.trace())
-    if total == 0.0:
-        return Axes(mean, mean.new_zeros(d, count), mean.new_full((count,), math.nan))
-    values, vectors = values.flip(0)[:count].clamp(min=0), vectors.flip(1)[:, :count]
-    directions = vectors if d <= n else centred.T @ vectors
-    norms = torch.linalg.vector_norm(directions, dim=0)
-    keep = values > 1e-12 * total
-    directions = torch.where(keep, directions / torch.where(norms > 0, norms, 1.0), 0.0)
-    strongest = directions.gather(0, directions.abs().argmax(dim=0, keepdim=True))
-    directions = directions * torch.where(strongest < 0, -1.0, 1.0)
-    missing = count - directions.shape[1]
-    pad = torch.nn.functional.pad
-    return Axes(mean, pad(directions, (0, missing)), pad(torch.where(keep, values / total, 0.0), (0, missing)))
+    pca = PCA(min(count, n, d), svd_solver="covariance_eigh" if d <= n else "full")
+    with np.errstate(invalid="ignore"):
+        pca.fit((x.double() - mean).cpu().numpy())
+    shares = torch.as_tensor(pca.explained_variance_ratio_, device=x.device)
+    directions = torch.where(shares > _NO_VARIANCE, torch.as_tensor(pca.components_.T, device=x.device), 0.0)
+    missing = (0, count - len(shares))
+    return Axes(mean, nn.functional.pad(directions, missing), nn.functional.pad(shares, missing))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
+from sklearn.neighbors import NearestNeighbors
 from torch import Generator, Tensor
 
 from ..checks import check_count, check_logits, check_paired, check_samples
-from ..estimators.kernels import squared_distances
-
-_TILE = 1024
 
 
 class Ranking(NamedTuple):
@@ -35,7 +32,7 @@ def most_shifted(
 ) -> Ranking:
     """Target rows farthest from the source: mean distance to the ``neighbours`` nearest source rows.
 
-    Features ``source [n, k]`` and ``target [m, k]``, Euclidean distance, by tiles. ``typical`` is the median over
+    Features ``source [n, k]`` and ``target [m, k]``, Euclidean distance. ``typical`` is the median over
     source rows of the same distance to the other source rows: a row of the target at that distance is not shifted.
 
     Args:
@@ -59,9 +56,11 @@ def most_shifted(
         source = source[drawn.to(source.device)]
     if neighbours >= len(source):
         raise ValueError(f"neighbours must be less than the {len(source)} source rows, got {neighbours}")
-    distances = _neighbour_distances(target, source, neighbours)
-    typical = float(_neighbour_distances(source, source, neighbours).double().quantile(0.5))
-    return _largest(distances, num_examples, typical)
+    centre = source.mean(dim=0, dtype=torch.float64)  # near neighbours are close against a sample's offset
+    x, y = ((z.double() - centre).cpu().numpy() for z in (source, target))
+    nearest = NearestNeighbors(n_neighbors=neighbours).fit(x)
+    distances, within = (torch.as_tensor(nearest.kneighbors(rows)[0]).mean(dim=1) for rows in (y, None))
+    return _largest(distances, num_examples, float(within.quantile(0.5)))
 
 
 @torch.no_grad()
@@ -91,22 +90,3 @@ def _largest(values: Tensor, count: int, typical: float) -> Ranking:
     found = values.double().sort(descending=True, stable=True)
     rows, top = found.indices[:count].tolist(), found.values[:count].tolist()
     return Ranking(tuple(rows), tuple(top), typical)
-
-
-def _neighbour_distances(x: Tensor, y: Tensor, k: int) -> Tensor:
-    """Mean distance of every row of ``x`` to its ``k`` nearest rows of ``y``; for ``y is x``, to the other rows.
-
-    In float64 and centred, by tiles: a near neighbour's distance is small against the sample's spread and offset.
-    """
-    means = []
-    centre = y.mean(dim=0, dtype=torch.float64)
-    for start in range(0, len(x), _TILE):
-        rows = x[start : start + _TILE].double() - centre
-        nearest = rows.new_full((len(rows), k), math.inf)
-        for column in range(0, len(y), _TILE):
-            tile = squared_distances(rows, y[column : column + _TILE].double() - centre)
-            if y is x and column == start:
-                tile.fill_diagonal_(math.inf)
-            nearest = torch.cat([nearest, tile], dim=1).topk(k, dim=1, largest=False).values
-        means.append(nearest.sqrt().mean(dim=1))
-    return torch.cat(means).to(x.dtype)

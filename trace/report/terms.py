@@ -1,45 +1,131 @@
-"""What the terms of a diagnostic say and what lowers them, and the estimates behind them, as plain text."""
+"""The terms of the bound for people: one table of what each says and what lowers it, and what is read off with it."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..diagnostic import Diagnostic, Form
 from ..estimators.gradient_quantile import GradientQuantile
 from ..estimators.validation_gap import Gap
-from .svg import Bar
-from .text import number
-from .words import REMAINDERS, TERMS
+from .words import number
+
+
+class Term(NamedTuple):
+    """A term of the bound for people."""
+
+    name: str
+    says: str
+    """What it is, a sentence."""
+    advice: str
+    """What lowers it, a sentence."""
+
+
+_POPULATION = "What the distance between the training samples may hide of that between their populations."
+
+TERMS = {
+    "gap_source": Term(
+        "source generalisation gap",
+        "By how much the old model's risk differs between its training sample and held-out data.",
+        "A large gap points to overfitting of the old model: regularise it, or collect more anchor data.",
+    ),
+    "gap_target": Term(
+        "target generalisation gap",
+        "By how much the new model's risk differs between its training sample and held-out data.",
+        "A large gap points to overfitting of the new model: regularise the update (weight decay, early stopping, "
+        "augmentation), or collect more target data.",
+    ),
+    "model_change": Term(
+        "model change",
+        "How far the two models' outputs lie apart on the target sample, in units of the loss.",
+        "A large change points to unstable fine-tuning or aggressive hyperparameters: lower the learning rate, train "
+        "for fewer epochs, freeze layers, or distil from the old model.",
+    ),
+    "emp_shift": Term(
+        "covariate-shift penalty",
+        "How far the inputs moved away from the anchor, times how strongly the losses react to the inputs.",
+        "Train the update on data closer to the anchor, or mix anchor data into it; where the sensitivities are the "
+        "large factor, smoother models help.",
+    ),
+    "label_noise": Term(
+        "label noise",
+        "What the sampling of both training samples leaves open.",
+        "Four times the rows halve it; a smaller clip of the logits or a larger delta lowers it too.",
+    ),
+    "validation_error": Term(
+        "validation error",
+        "What the sizes of both validation splits leave open.",
+        "Four times the rows halve it; a smaller clip of the logits or a larger eta lowers it too.",
+    ),
+    "population_ot": Term(
+        "population",
+        _POPULATION,
+        "It falls like n^(-1/d) in d > 2 dimensions: more rows hardly help, features of few dimensions do.",
+    ),
+    "population_mmd": Term(
+        "population",
+        _POPULATION,
+        "Four times the rows halve it, in any dimension; a larger delta lowers it too.",
+    ),
+}
+"""By the keys of `Diagnostic.core_terms` and `Diagnostic.remainders`, or where the form matters by `field_of`."""
+
+WORDS = {
+    "forms": "ot measures the shift by optimal transport, mmd by a kernel, hybrid by both: three bounds on one change.",
+    "core and full": "Without and with the remainders; only the full bound comes with a probability.",
+}
+
+
+def field_of(key: str, form: Form) -> str:
+    """The field of a `Diagnostic` that holds a term in one of the forms, which its ``reasons`` go by.
+
+    >>> field_of("population", "hybrid"), field_of("label_noise", "hybrid")
+    ('population_mmd', 'label_noise')
+    """
+    return {"emp_shift": f"emp_shift_{form}", "population": f"population_{'ot' if form == 'ot' else 'mmd'}"}.get(
+        key, key
+    )
+
+
+def term(key: str, form: Form) -> Term:
+    """A core term or a remainder in one of the forms."""
+    return TERMS.get(field_of(key, form)) or TERMS[key]
+
+
+def glossary(d: Diagnostic, form: Form) -> dict[str, str]:
+    """What the words of the report mean, and what to do about a large term."""
+    terms = [term(key, form) for key in {**d.core_terms(form), **d.remainders(form)}]
+    return {**{each.name: f"{each.says} {each.advice}" for each in terms}, **WORDS}
 
 
 class Reading(NamedTuple):
-    """One term for people."""
+    """One term with its value."""
 
-    name: str
+    term: Term
     value: float
     share: float
-    says: str
+    """Of the core bound."""
     behind: str
     """The factors it is made of."""
-    advice: str
 
 
 def readings(d: Diagnostic, form: Form) -> list[Reading]:
     """The core terms that are available, strongest first."""
-    shares, behind = d.attribution(form), _factors(d, form)
-    found = [
-        Reading(TERMS[key].name, value, shares[key], TERMS[key].says, behind[key], TERMS[key].advice)
-        for key, value in d.core_terms(form).items()
-        if not math.isnan(value)
+    shares, behind, values = d.attribution(form), _factors(d, form), d.core_terms(form)
+    known = [
+        Reading(TERMS[key], values[key], shares[key], behind[key]) for key in values if not math.isnan(values[key])
     ]
-    return sorted(found, key=lambda reading: -reading.value)
+    return sorted(known, key=lambda reading: -reading.value)
 
 
-def remainder_readings(d: Diagnostic, form: Form) -> list[tuple[str, str]]:
-    """Name and meaning of every remainder, with its value."""
-    terms = {REMAINDERS[key, form]: value for key, value in d.remainders(form).items()}
-    return [(term.name, f"{number(value)}. {term.says} {term.advice}") for term, value in terms.items()]
+class Bar(NamedTuple):
+    """One line of a waterfall."""
+
+    label: str
+    value: float
+    """NaN where it is not available."""
+    kind: Literal["term", "remainder", "total"]
+    """A total starts at 0; the others where the last bar ended."""
 
 
 def core_bars(d: Diagnostic, form: Form) -> list[Bar]:
@@ -50,7 +136,7 @@ def core_bars(d: Diagnostic, form: Form) -> list[Bar]:
 
 def full_bars(d: Diagnostic, form: Form) -> list[Bar]:
     """The waterfall from the core bound over the remainders to the full bound."""
-    bars = [Bar(REMAINDERS[key, form].name, value, "remainder") for key, value in d.remainders(form).items()]
+    bars = [Bar(term(key, form).name, value, "remainder") for key, value in d.remainders(form).items()]
     return [Bar("core bound", d.bound_core(form), "total"), *bars, Bar("full bound", d.bound_full(form), "total")]
 
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 
 from ..diagnostic import FORMS, Diagnostic, Form
-from .words import REMAINDERS, TERMS, glossary, in_words
+from .terms import TERMS, glossary, term
+from .words import in_words, number, percent
+
+_LONG = 40
+"""Characters from which on a column of text is kept from getting narrow."""
+_NUMBER = re.compile(r"([+-]?(\d[\d.e+-]*%?|inf)|n/a)?")
 
 
 def to_text(d: Diagnostic) -> str:
@@ -19,7 +26,7 @@ def to_text(d: Diagnostic) -> str:
             "not available, or to be read with care:",
             *(f"  {name}: {why}" for name, why in sorted(d.reasons.items())),
         ]
-    lines += ["", "what the words mean:", *(f"  {name}: {text}" for name, text in glossary(drawn_form(d)).items())]
+    lines += ["", "what the words mean:", *(f"  {name}: {text}" for name, text in glossary(d, drawn_form(d)).items())]
     return "\n".join(line.rstrip() for line in [*lines, "", _footer(d)])
 
 
@@ -34,7 +41,8 @@ def to_markdown(d: Diagnostic) -> str:
             + "\n".join(f"- `{name}`: {why}" for name, why in sorted(d.reasons.items()))
         )
     parts.append(
-        "What the words mean:\n\n" + "\n".join(f"- *{name}*: {text}" for name, text in glossary(drawn_form(d)).items())
+        "What the words mean:\n\n"
+        + "\n".join(f"- *{name}*: {text}" for name, text in glossary(d, drawn_form(d)).items())
     )
     return "\n\n".join([*parts, _footer(d)])
 
@@ -65,7 +73,7 @@ def term_rows(d: Diagnostic) -> list[list[str]]:
         values = [number(d.core_terms(each)[key]) for each in FORMS]
         rows.append([TERMS[key].name, *values, percent(shares[key])])
     for key in d.remainders():
-        rows.append([REMAINDERS[key, form].name, *(number(d.remainders(each)[key]) for each in FORMS), ""])
+        rows.append([term(key, form).name, *(number(d.remainders(each)[key]) for each in FORMS), ""])
     return rows
 
 
@@ -83,14 +91,14 @@ def anchor_rows(d: Diagnostic) -> list[list[str]]:
     """The label-free terms on the anchor's own inputs with both intervals, under a header."""
     rows = [["term", "value", "Hoeffding", "Bernstein"]]
     anchor = d.evidence.anchor
-    for name, term in (
+    for name, bound in (
         ("worst label: |change| at most", anchor.worst_label),
         ("Lipschitz: |change| at most", anchor.lipschitz),
         ("disagreement: |error change| at most", anchor.disagreement),
         ("plug-in estimate of the change", anchor.plug_in),
     ):
-        intervals = [f"[{number(i.lower)}, {number(i.upper)}]" for i in (term.hoeffding, term.bernstein)]
-        rows.append([name, number(term.value), *(intervals if not term.reason else [term.reason, ""])])
+        intervals = [f"[{number(i.lower)}, {number(i.upper)}]" for i in (bound.hoeffding, bound.bernstein)]
+        rows.append([name, number(bound.value), *(intervals if not bound.reason else [bound.reason, ""])])
     return rows
 
 
@@ -130,18 +138,6 @@ def promise(d: Diagnostic) -> str:
     )
 
 
-def number(value: float, *, sign: bool = False) -> str:
-    """Four significant digits; NaN is "n/a"."""
-    if math.isnan(value):
-        return "n/a"
-    return f"{value:{'+' if sign else ''}.4g}"
-
-
-def percent(share: float) -> str:
-    """A share in whole percent; NaN is "n/a"."""
-    return "n/a" if math.isnan(share) else f"{share:.0%}"
-
-
 def aligned(rows: list[list[str]]) -> list[str]:
     """A table for a terminal, a line each, its columns one below the other."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -153,3 +149,16 @@ def markdown_table(rows: list[list[str]]) -> str:
     header, *body = rows
     lines = [header, ["---"] * len(header), *body]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+
+
+def column_kinds(rows: Sequence[Sequence[str]]) -> list[str | None]:
+    """The class of every column below the header: "number", "long" or none.
+
+    >>> column_kinds([["term", "value"], ["model change", "1.5"], ["gap", "n/a"]])
+    [None, 'number']
+    """
+    columns = list(zip(*rows[1:], strict=True)) or [(" ",)] * len(rows[0])
+    return [
+        "number" if all(map(_NUMBER.fullmatch, column)) else "long" if max(map(len, column)) > _LONG else None
+        for column in columns
+    ]

@@ -1,23 +1,20 @@
-"""An image tensor as a small PNG in a data URI, without an imaging library."""
+"""An image tensor as a small PNG in a data URI."""
 
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
+import io
 
 import torch
-from torch import Tensor, nn
+from PIL import Image
+from torch import Tensor
 
 from ..checks import check_count
-
-_COLOUR_TYPE = {1: 0, 3: 2}
-"""PNG: grey or RGB by the number of channels."""
 
 
 def is_image(x: Tensor) -> bool:
     """Whether ``x`` has the shape of an image, ``[1, H, W]`` or ``[3, H, W]``, with at least 4 pixels a side."""
-    return x.ndim == 3 and x.shape[0] in _COLOUR_TYPE and min(x.shape[1:]) >= 4
+    return x.ndim == 3 and x.shape[0] in (1, 3) and min(x.shape[1:]) >= 4
 
 
 @torch.no_grad()
@@ -36,18 +33,15 @@ def thumbnail(image: Tensor, low: Tensor, high: Tensor, *, max_side: int = 96) -
     check_count(max_side, "max_side")
     if not is_image(image) or not image.is_floating_point():
         raise ValueError(f"image must be a float tensor [3, H, W], got {list(image.shape)} of {image.dtype}")
-    x = image.detach().float().cpu()
-    if not bool(torch.isfinite(x).all()):
+    if not bool(torch.isfinite(image).all()):
         raise ValueError("image holds NaN or infinity: repair it first")
-    height, width = x.shape[1:]
-    if max(height, width) > max_side:
-        scale = max_side / max(height, width)
-        size = (max(1, round(height * scale)), max(1, round(width * scale)))
-        x = nn.functional.interpolate(x[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
-    low, high = (end.float().cpu()[:, None, None] for end in (low, high))
+    x, low, high = (z.float().cpu() for z in (image, low[:, None, None], high[:, None, None]))
     x = (x - low) / torch.where(high > low, high - low, 1.0)
-    pixels = (x.clamp(0, 1) * 255).round().to(torch.uint8)
-    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
+    pixels = (x.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).squeeze(2).numpy()
+    picture, file = Image.fromarray(pixels), io.BytesIO()
+    picture.thumbnail((max_side, max_side), Image.Resampling.BILINEAR)
+    picture.save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def range_of(images: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,17 +53,3 @@ def range_of(images: Tensor) -> tuple[Tensor, Tensor]:
     if float(low.min()) >= 0 and float(high.max()) <= 1:
         return torch.zeros_like(low), torch.ones_like(high)
     return low, high
-
-
-def png(pixels: Tensor) -> bytes:
-    """A PNG file of ``pixels [1 or 3, H, W]``, uint8."""
-    channels, height, width = pixels.shape
-    rows = pixels.permute(1, 2, 0).contiguous().numpy()
-    data = b"".join(b"\0" + row.tobytes() for row in rows)
-    header = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPE[channels], 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(data, 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in chunks)
-
-
-def _chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

@@ -1,95 +1,41 @@
-"""A Diagnostic in sentences, for people who have not read the paper."""
+"""Numbers as people read them, and a Diagnostic in sentences, for those who have not read the paper."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from ..diagnostic import Diagnostic, Form
+from ..diagnostic import Diagnostic
 
-
-class Term(NamedTuple):
-    """A term of the bound for people."""
-
-    name: str
-    says: str
-    """What it is, a sentence."""
-    advice: str
-    """What lowers it, a sentence."""
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_INTERVAL = re.compile(r"\[[^\s\]]+, [^\s\]]+\]")
 
 
-TERMS = {
-    "gap_source": Term(
-        "source generalisation gap",
-        "By how much the old model's risk differs between its training sample and held-out data.",
-        "A large gap points to overfitting of the old model: regularise it, or collect more anchor data.",
-    ),
-    "gap_target": Term(
-        "target generalisation gap",
-        "By how much the new model's risk differs between its training sample and held-out data.",
-        "A large gap points to overfitting of the new model: regularise the update (weight decay, early stopping, "
-        "augmentation), or collect more target data.",
-    ),
-    "model_change": Term(
-        "model change",
-        "How far the two models' outputs lie apart on the target sample, in units of the loss.",
-        "A large change points to unstable fine-tuning or aggressive hyperparameters: lower the learning rate, train "
-        "for fewer epochs, freeze layers, or distil from the old model.",
-    ),
-    "emp_shift": Term(
-        "covariate-shift penalty",
-        "How far the inputs moved away from the anchor, times how strongly the losses react to the inputs.",
-        "Train the update on data closer to the anchor, or mix anchor data into it; where the sensitivities are the "
-        "large factor, smoother models help.",
-    ),
-}
-"""By the keys of `Diagnostic.core_terms`."""
+def printable(text: str) -> str:
+    """The text with U+FFFD for control characters and halves of surrogate pairs, which file names hold.
 
-_POPULATION = "What the distance between the training samples may hide of that between their populations."
-REMAINDERS: dict[tuple[str, Form], Term] = {
-    **dict.fromkeys(
-        (("label_noise", "ot"), ("label_noise", "mmd"), ("label_noise", "hybrid")),
-        Term(
-            "label noise",
-            "What the sampling of both training samples leaves open.",
-            "Four times the rows halve it; a smaller clip of the logits or a larger delta lowers it too.",
-        ),
-    ),
-    **dict.fromkeys(
-        (("validation_error", "ot"), ("validation_error", "mmd"), ("validation_error", "hybrid")),
-        Term(
-            "validation error",
-            "What the sizes of both validation splits leave open.",
-            "Four times the rows halve it; a smaller clip of the logits or a larger eta lowers it too.",
-        ),
-    ),
-    ("population", "ot"): Term(
-        "population",
-        _POPULATION,
-        "It falls like n^(-1/d) in d > 2 dimensions: more rows hardly help, features of few dimensions do.",
-    ),
-    **dict.fromkeys(
-        (("population", "mmd"), ("population", "hybrid")),
-        Term(
-            "population",
-            _POPULATION,
-            "Four times the rows halve it, in any dimension; a larger delta lowers it too.",
-        ),
-    ),
-}
-"""By the keys of `Diagnostic.remainders`, in each form."""
-
-WORDS = {
-    "forms": "ot measures the shift by optimal transport, mmd by a kernel, hybrid by both: three bounds on one change.",
-    "core and full": "Without and with the remainders; only the full bound comes with a probability.",
-}
+    >>> printable("a\\x00b")
+    'a\ufffdb'
+    """
+    return _CONTROL.sub("\ufffd", text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
-def glossary(form: Form) -> dict[str, str]:
-    """What the words of the report mean, and what to do about a large term; remainders as in this form."""
-    terms = [*TERMS.values(), *(term for (_, own), term in REMAINDERS.items() if own == form)]
-    return {**{term.name: f"{term.says} {term.advice}" for term in terms}, **WORDS}
+def number(value: float, *, sign: bool = False) -> str:
+    """Four significant digits; NaN is "n/a"."""
+    if math.isnan(value):
+        return "n/a"
+    return f"{value:{'+' if sign else ''}.4g}"
+
+
+def percent(share: float) -> str:
+    """A share in whole percent; NaN is "n/a"."""
+    return "n/a" if math.isnan(share) else f"{share:.0%}"
+
+
+def unbroken(cell: str) -> str:
+    """The cell with every interval on one line."""
+    return _INTERVAL.sub(lambda interval: interval[0].replace(" ", "\u00a0"), cell)
 
 
 def in_words(d: Diagnostic) -> list[str]:

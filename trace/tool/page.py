@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from ..gate.verdict import Verdict
-from ..report.html import ReportCase, report_case, to_html
+from ..report.page import ReportCase, report_case, to_html
 from ..stats.conformal import PastUpdate
 from .case import Case
 

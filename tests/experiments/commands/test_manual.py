@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 MAIN = [
     *("adapters", "diagnostic", "features", "losses", "sample", "scores", "settings", "tracking"),
     *("gate.policy", "gate.verdict", "selection.w1min", "selection.mmdmin", "training.fit", "training.stack"),
-    *("stats.bootstrap", "stats.conformal", "stats.metrics", "report.text", "report.html", "report.verdict"),
+    *("stats.bootstrap", "stats.conformal", "stats.metrics", "report.text", "report.page", "report.verdict"),
 ]
 """Modules that users import from."""
 

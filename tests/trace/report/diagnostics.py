@@ -8,7 +8,7 @@ from torch import nn
 
 from trace import Sample, diagnose
 from trace.gate.verdict import AnchorVerdict, Verdict
-from trace.report.html import report_case, to_html
+from trace.report.page import report_case, to_html
 from trace.stats.conformal import PastUpdate
 
 NASTY = "<script>alert(\"x\")</script> & 'quoted' \x00 \udcff.png"
@@ -58,9 +58,14 @@ def full_cases():
         source, val, test = (part(anchor, slice(*ends)) for ends in ((500, 800), (800, 1000), (1000, 1700)))
         models = fit(source, 60), fit(target, 20)
         d = diagnose(
-            *models, source, target, source_val=val, target_val=target_val, anchor_test=test,
+            *models,
+            source,
+            target,
+            source_val=val,
+            target_val=target_val,
+            anchor_test=test,
             generator=torch.Generator().manual_seed(0),
-        )  # fmt: skip
+        )
         names = ([f"{NASTY}-{LONG}-{i}" for i in range(300)], [f"digit-{i}.png" for i in range(300)])
         found.append(case(name, models, source, target, d, names, classes=["zero & none", *"123456789"]))
     return found

@@ -7,7 +7,7 @@ import torch
 
 from trace import Sample, diagnose
 from trace.losses import SquaredError
-from trace.report.html import report_case
+from trace.report.page import report_case
 
 from .diagnostics import NASTY, bare_cases, full_cases
 
@@ -20,9 +20,16 @@ def parts(generator):
     d = diagnose(lambda x: x[:, :2], lambda x: x[:, 1:], source, target)
     names = ([f"s{i}" for i in range(12)], [f"t{i}" for i in range(9)])
     return {
-        "anchor": "a", "diagnostic": d, "source": source, "target": target, "source_features": source.x,
-        "target_features": target.x, "source_logits": logits[0], "target_logits": logits[1], "names": names,
-    }  # fmt: skip
+        "anchor": "a",
+        "diagnostic": d,
+        "source": source,
+        "target": target,
+        "source_features": source.x,
+        "target_features": target.x,
+        "source_logits": logits[0],
+        "target_logits": logits[1],
+        "names": names,
+    }
 
 
 def test_every_example_is_the_row_it_names(parts, generator):

@@ -1,12 +1,10 @@
-"""Rows worth looking at: scikit-learn's neighbours, closed forms of the total variation, bad input."""
+"""Rows worth looking at: distances of all pairs, closed forms of the total variation, bad input."""
 
 import math
 
 import pytest
 import torch
-from sklearn.neighbors import NearestNeighbors
 
-import trace.report.examples
 from trace.report.examples import most_disagreeing, most_shifted
 
 
@@ -14,17 +12,21 @@ def points(n, k, seed):
     return torch.randn(n, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("tile", [7, 1024])
-def test_distances_agree_with_scikit_learn(monkeypatch, tile):
-    monkeypatch.setattr(trace.report.examples, "_TILE", tile)
-    x, y = points(40, 5, 0), points(33, 5, 1) + 50
+@pytest.mark.parametrize("columns", [2, 40])
+def test_distances_are_those_of_all_pairs(columns):
+    """Of few columns, where neighbours are found by a tree, and of many."""
+    x, y = points(40, columns, 0), points(33, columns, 1) + 50
     found = most_shifted(x, y, num_examples=33, neighbours=4)
-    oracle = NearestNeighbors(n_neighbors=4).fit(x.numpy())
-    distances = torch.as_tensor(oracle.kneighbors(y.numpy())[0]).mean(dim=1)
+    distances = torch.cdist(y, x).sort(dim=1).values[:, :4].mean(dim=1)
     assert found.rows == tuple(distances.argsort(descending=True).tolist())
     assert found.values == pytest.approx(distances.sort(descending=True).values.tolist())
-    within = torch.as_tensor(oracle.kneighbors()[0]).mean(dim=1)
+    within = torch.cdist(x, x).fill_diagonal_(math.inf).sort(dim=1).values[:, :4].mean(dim=1)
     assert found.typical == pytest.approx(float(within.quantile(0.5)))
+
+
+def test_a_row_that_occurs_twice_is_its_own_neighbour():
+    x = torch.tensor([[0.0], [0.0], [1.0], [1.0]])
+    assert most_shifted(x, x, num_examples=1, neighbours=1).typical == 0.0
 
 
 def test_far_from_the_origin_in_single_precision():

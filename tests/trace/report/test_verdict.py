@@ -14,15 +14,24 @@ from ..gate.test_policy import record
 @pytest.mark.parametrize(
     ("threshold", "expected"),
     [
-        (0.2, "ACCEPT the update: the share of predictions on the anchor that change is 10%, at most 13.4% with 95% "
-              "confidence; the limit is 20%."),
-        (0.05, "REJECT the update: the share of predictions on the anchor that change is 10%, at least 7.24% with 95% "
-               "confidence; the limit is 5%."),
-        (0.12, "INCONCLUSIVE, do not release yet: the share of predictions on the anchor that change is 10%, between "
-               "7.24% and 13.4% with 95% confidence; the limit is 12%; about 1135 anchor samples would decide, there "
-               "are 400."),
+        (
+            0.2,
+            "ACCEPT the update: the share of predictions on the anchor that change is 10%, at most 13.4% with 95% "
+            "confidence; the limit is 20%.",
+        ),
+        (
+            0.05,
+            "REJECT the update: the share of predictions on the anchor that change is 10%, at least 7.24% with 95% "
+            "confidence; the limit is 5%.",
+        ),
+        (
+            0.12,
+            "INCONCLUSIVE, do not release yet: the share of predictions on the anchor that change is 10%, between "
+            "7.24% and 13.4% with 95% confidence; the limit is 12%; about 1135 anchor samples would decide, there "
+            "are 400.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_headline(threshold, expected):
     assert headline(decide({"photos": record(40)}, Policy(threshold))) == expected
 

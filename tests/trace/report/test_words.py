@@ -8,7 +8,8 @@ import torch
 from trace import Sample, diagnose
 from trace.diagnostic import FORMS
 from trace.losses import SquaredError
-from trace.report.words import REMAINDERS, TERMS, glossary, in_words
+from trace.report.terms import TERMS, field_of, glossary, term
+from trace.report.words import in_words, printable
 
 
 def update(shift=0.0, *, labelled=True, test=True, n=200):
@@ -17,22 +18,33 @@ def update(shift=0.0, *, labelled=True, test=True, n=200):
     y, y_new = (x[:, 0] > 0).long(), (x_new[:, 0] > 0).long()
     source = Sample(x, y)
     return diagnose(
-        lambda x: 2 * x, lambda x: x @ torch.tensor([[2.0, 0.0], [1.0, 1.0]]), source,
-        Sample(x_new, y_new if labelled else None), source_val=source, target_val=Sample(x_new, y_new),
-        anchor_test=source if test else None, generator=g,
-    )  # fmt: skip
+        lambda x: 2 * x,
+        lambda x: x @ torch.tensor([[2.0, 0.0], [1.0, 1.0]]),
+        source,
+        Sample(x_new, y_new if labelled else None),
+        source_val=source,
+        target_val=Sample(x_new, y_new),
+        anchor_test=source if test else None,
+        generator=g,
+    )
 
 
 def test_every_term_has_its_words():
     d = update(n=50)
-    assert set(TERMS) == set(d.core_terms())
-    assert set(REMAINDERS) == {(key, form) for form in FORMS for key in d.remainders(form)}
+    used = {id(term(key, form)) for form in FORMS for key in {**d.core_terms(form), **d.remainders(form)}}
+    assert used == {id(each) for each in TERMS.values()}
     for form in FORMS:
-        words = glossary(form)
+        words = glossary(d, form)
         assert len(words) == len(d.core_terms(form)) + len(d.remainders(form)) + 2
         assert all(text.endswith(".") for text in words.values())
-    assert "n^(-1/d)" in glossary("ot")["population"]
-    assert "in any dimension" in glossary("hybrid")["population"]
+        for key, value in {**d.core_terms(form), **d.remainders(form)}.items():
+            assert getattr(d, field_of(key, form)) == value
+    assert "n^(-1/d)" in glossary(d, "ot")["population"]
+    assert "in any dimension" in glossary(d, "hybrid")["population"]
+
+
+def test_what_cannot_be_printed_is_marked():
+    assert printable("a\x00b\x9f\udcff\ud83d\ude00\n\t\u00e9") == "a\ufffdb\ufffd\ufffd\U0001f600\n\t\u00e9"
 
 
 def test_the_whole_story():

@@ -1,5 +1,6 @@
 """The commands as a user runs them, `python -m trace`: from real models to pages and exit codes."""
 
+import html
 import json
 import os
 import subprocess
@@ -106,7 +107,7 @@ def test_tables_from_scikit_learn_to_a_page(tmp_path):
     notes = out.split("notes:\n")[1].split("\n\n")[0].splitlines()
     assert len(notes) == 4
     for note in notes:
-        assert note.strip()[1:] in page.replace("&#x27;", "'")
+        assert note.strip()[1:] in html.unescape(page)
     for words in ("benign", "old.csv", "new.skops", "Most-disagreeing examples"):
         assert words in page
 

@@ -3,20 +3,25 @@
 import math
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import pytest
 
 from trace.gate.verdict import AnchorVerdict, Verdict
-from trace.report.html import to_html
-from trace.report.markup import escape, table
-from trace.report.style import DARK, LIGHT, STYLE
+from trace.report.page import to_html
 from trace.report.terms import comparison, core_bars, full_bars, readings
+from trace.report.text import column_kinds
 from trace.report.verdict import to_text
+from trace.report.words import unbroken
 from trace.stats.conformal import PastUpdate
 
-from .diagnostics import NASTY, bare_cases, bare_report, full_cases, full_report, past, verdict
+from .diagnostics import bare_cases, bare_report, full_cases, full_report, past, verdict
 
 VOID = {"meta", "link", "img"}
+STYLE = files("trace.report").joinpath("page.css").read_text()
+LIGHT, DARK = (
+    dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", block)) for block in re.findall(r":root {([^}]*--[^}]*)}", STYLE)
+)
 
 
 class Page(HTMLParser):
@@ -150,7 +155,7 @@ def test_past_updates_without_a_verdict():
 def test_what_counts_as_harm_is_the_callers_to_say():
     updates = [PastUpdate(str(rise), 0.1, rise) for rise in (-0.1, 0.01, 0.03)]
     shown = [to_html([], verdict=verdict(), past=updates, harm_above=tau, title="t", about={}) for tau in (0.0, 0.02)]
-    assert [page.count('class="harmful"') for page in shown] == [3, 2]  # one of them in the legend
+    assert [page.count('id="past-harmful-') for page in shown] == [2, 1]
     assert "3 scored at or below the threshold, of which 1 did harm." in Page(shown[1]).text
     assert "above 0.02: harm" in shown[1]
 
@@ -174,7 +179,7 @@ def test_readings_are_strongest_first_and_leave_out_what_is_missing():
     values = [r.value for r in readings(full_cases()[0].diagnostic, "ot")]
     assert values == sorted(values, reverse=True)
     assert len(values) == 4
-    assert [r.name for r in readings(bare_cases()[0].diagnostic, "ot")] == ["model change"]
+    assert [r.term.name for r in readings(bare_cases()[0].diagnostic, "ot")] == ["model change"]
 
 
 def test_a_bound_that_does_not_hold_is_called_so():
@@ -209,13 +214,36 @@ def test_contrast_is_at_least_aa(colours):
         assert contrast(colours[mark], colours["paper"]) >= 3
 
 
-def test_escape_and_tables():
-    assert escape(NASTY).count("\ufffd") == 2
-    assert "<" not in escape(NASTY)
-    grid = table([["a", "b"], ["<x>", "1.5"], ["y", "n/a"]], 'a "caption"')
-    assert '<td class="number">1.5</td>' in grid
-    assert '<th scope="row">&lt;x&gt;</th>' in grid
-    assert 'aria-label="a &quot;caption&quot;"' in grid
+def test_tables():
+    page = to_html(bare_cases(), title="t", about={'<x> "q"': "[1, 2]", "y": ""})
+    assert '<th scope="row">&lt;x&gt; &#34;q&#34;</th><td>[1,\u00a02]</td>' in page
+    assert '<div class="scroll" tabindex="0" role="region" aria-label="Their sums">' in page
+    assert re.search(r'<td class="number">[\d.]+</td>', page)
+    assert unbroken("a [0.1, n/a] b") == "a [0.1,\u00a0n/a] b"
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (["1.5", "n/a", "", "-inf", "+3e-05", "12%"], "number"),
+        (["1.5", "x"], None),
+        (["[1, 2]"], None),
+        (["x" * 41, "1"], "long"),
+        ([], None),
+    ],
+)
+def test_columns_are_aligned_by_what_they_hold(column, kind):
+    assert column_kinds([["header"], *([cell] for cell in column)]) == [kind]
+
+
+def test_no_id_occurs_twice():
+    ids = re.findall(r'\bid="([^"]*)"', full_report())
+    assert len(set(ids)) == len(ids) > 100
+
+
+def test_charts_use_colours_that_the_style_sheet_has():
+    assert set(LIGHT) == set(DARK)
+    assert set(re.findall(r"var\(--([a-z-]+)\)", full_report())) <= {*LIGHT, "font"}
 
 
 def test_the_verdict_s_numbers_are_those_of_its_sentence():

@@ -1,0 +1,192 @@
+"""The report as one HTML file that needs nothing else: no network, no script, no font, no style sheet.
+
+Words and elements are those of ``page.html.j2``, which escapes all that it is given; looks are those of ``page.css``.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib import metadata
+from typing import Any
+
+import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from ..gate.policy import shown
+from ..gate.verdict import AnchorVerdict, Decision, Verdict
+from ..settings import Settings
+from ..stats.conformal import PastUpdate
+from .case import NEIGHBOURS, Example, Prediction, ReportCase, report_case
+from .charts import embedding_scatter, intervals, past_scatter, waterfall
+from .terms import comparison, core_bars, estimate_rows, field_of, full_bars, readings, term
+from .text import anchor_rows, bound_rows, column_kinds, drawn_form, headline, promise, term_rows
+from .words import number, percent, printable, sentences, unbroken
+
+__all__ = ["Example", "Prediction", "ReportCase", "report_case", "to_html"]
+
+_RANK: dict[Decision, int] = {"reject": 0, "inconclusive": 1, "accept": 2}
+_SHOWN_PAST = 12
+
+
+def to_html(
+    cases: Sequence[ReportCase],
+    *,
+    verdict: Verdict | None = None,
+    past: Sequence[PastUpdate] = (),
+    harm_above: float = 0.0,
+    title: str,
+    about: Mapping[str, str],
+) -> str:
+    """The whole page. The same input gives the same text: what changes from run to run belongs into ``about``.
+
+    Args:
+        cases: one per anchor; may be empty if there is a verdict.
+        verdict: what the gate says; without one the page opens with each anchor's largest term.
+        past: earlier updates whose outcome is known, on the score of the deciding anchor.
+        harm_above: the rise of the risk that is still no harm.
+        about: what to say about the run, in this order: command, models, data, date.
+
+    Raises:
+        ValueError: for neither case nor verdict, or two cases of one name.
+    """
+    if not cases and verdict is None:
+        raise ValueError("there is nothing to report: pass at least one case or a verdict")
+    if len({case.anchor for case in cases}) != len(cases):
+        raise ValueError("two cases have the same anchor: give every anchor its own name")
+    judged = _worst_first(verdict) if verdict else []
+    place = {v.anchor: i for i, v in enumerate(judged)}
+    ordered = sorted(cases, key=lambda case: place.get(case.anchor, len(place)))
+    page = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=title,
+            verdict=verdict,
+            judged=judged,
+            verdict_chart=intervals(judged[:1], f"Score of {judged[0].anchor} against the limit", name="verdict")
+            if judged
+            else "",
+            score_charts=_score_charts(judged) if len(judged) > 1 else [],
+            cases=[_material(case, f"anchor-{i}") for i, case in enumerate(ordered)],
+            neighbours=NEIGHBOURS,
+            history=_history(past, judged[0] if judged else None, harm_above) if past else None,
+            facts=[["item", "value"], *({**about, **_versions()}.items())],
+            settings=_settings(ordered),
+        )
+    )
+    return printable(page)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(str(__package__), ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    shared = (number, percent, sentences, shown, term_rows, bound_rows, anchor_rows, estimate_rows, promise)
+    environment.filters |= {function.__name__: function for function in (*shared, column_kinds, unbroken)}
+    return environment
+
+
+def _worst_first(verdict: Verdict) -> list[AnchorVerdict]:
+    def key(v: AnchorVerdict) -> tuple[bool, int, float]:
+        excess = v.upper - v.threshold
+        return v.anchor != verdict.worst, _RANK[v.decision], math.inf if math.isnan(excess) else -excess
+
+    return sorted(verdict.anchors, key=key)
+
+
+def _score_charts(judged: Sequence[AnchorVerdict]) -> list[tuple[str, str]]:
+    """All anchors in a picture per score."""
+    by_score: dict[str, list[AnchorVerdict]] = {}
+    for v in judged:
+        by_score.setdefault(v.score, []).append(v)
+    return [
+        (score, intervals(group, "All anchors", name=f"score-{i}", labels=[f"{v.anchor}: {v.decision}" for v in group]))
+        for i, (score, group) in enumerate(by_score.items())
+    ]
+
+
+def _material(case: ReportCase, name: str) -> dict[str, Any]:
+    """What the page shows about one anchor."""
+    d = case.diagnostic
+    form, change = drawn_form(d), abs(d.risk_change)
+    missing = [key for key, value in {**d.core_terms(form), **d.remainders(form)}.items() if math.isnan(value)]
+    shares = [[event.replace("_", " "), number(share)] for event, share in d.budget._asdict().items()]
+    return {
+        **case._asdict(),
+        "headline": headline(d),
+        "form": form,
+        "comparison": comparison(d, form),
+        "has_core": not math.isnan(d.bound_core(form)),
+        "has_full": not math.isnan(d.bound_full(form)),
+        "core_chart": waterfall(
+            core_bars(d, form), "From the terms to the core bound", name=f"{name}-core", change=change
+        ),
+        "full_chart": waterfall(
+            full_bars(d, form), "From the core bound to the full bound", name=f"{name}-full", change=change
+        ),
+        "embedding_chart": case.embedding
+        and embedding_scatter(case.embedding, "Features of source and target", name=f"{name}-embedding"),
+        "missing": [(key, d.reasons.get(field_of(key, form), "could not be computed")) for key in missing],
+        "readings": readings(d, form),
+        "remainders": [(term(key, form), value) for key, value in d.remainders(form).items()],
+        "sizes": [["sample", "rows"], *([sample.replace("_", " "), str(n)] for sample, n in d.evidence.sizes.items())],
+        "budget": [["event", "may fail with probability"], *shares, ["any of them", number(d.budget.total)]],
+    }
+
+
+def _history(past: Sequence[PastUpdate], new: AnchorVerdict | None, harm_above: float) -> dict[str, Any]:
+    """The score against updates whose outcome is known, and those closest to it."""
+    known = [p for p in past if math.isfinite(p.score) and math.isfinite(p.risk_change)]
+    sides = []
+    if new is not None and math.isfinite(new.threshold):
+        for side, above in (("at or below", False), ("above", True)):
+            group = [p for p in known if (p.score > new.threshold) == above]
+            sides.append((side, len(group), sum(p.risk_change > harm_above for p in group)))
+    scored = new is not None and math.isfinite(new.value)
+    at = new.value if new is not None and scored else max((p.score for p in known), default=0.0)
+    near = sorted(known, key=lambda p: (abs(p.score - at), p.name))[:_SHOWN_PAST]
+    rows = [[p.name, number(p.score), number(p.risk_change, sign=True)] for p in sorted(near, key=lambda p: p.score)]
+    which = "closest in score" if scored else "with the largest scores"
+    title = "Scores of past updates against their risk change"
+    return {
+        "known": len(known),
+        "unknown": len(past) - len(known),
+        "sides": sides,
+        "chart": past_scatter(past, new, title, name="past", harm_above=harm_above),
+        "rows": [["update", "score", "risk change"], *rows],
+        "caption": "All of them" if len(near) == len(known) else f"The {len(near)} {which}",
+    }
+
+
+def _settings(cases: Sequence[ReportCase]) -> list[tuple[list[list[str]], str]]:
+    """A table for all anchors with the same settings, with its caption."""
+    shared: dict[Settings, list[str]] = {}
+    for case in cases:
+        shared.setdefault(case.diagnostic.settings, []).append(case.anchor)
+    return [
+        (
+            [["setting", "value"], *([name, _setting(value)] for name, value in asdict(settings).items())],
+            "Settings" if len(anchors) == len(cases) else f"Settings of {', '.join(anchors)}",
+        )
+        for settings, anchors in shared.items()
+    ]
+
+
+def _setting(value: object) -> str:
+    return "by default" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _versions() -> dict[str, str]:
+    try:
+        own = metadata.version("trace-shift") if __name__.startswith("trace_shift") else "from its source tree"
+    except metadata.PackageNotFoundError:
+        own = "not installed as a package"
+    return {"trace": own, "python": platform.python_version(), "torch": torch.__version__}
