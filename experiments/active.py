@@ -2,7 +2,7 @@
 
     python -m experiments data emoji                             # once, the stand-in's images
     python -m experiments run active --launcher local            # stand-in, cpu profile
-    python -m experiments run active profile=paper --launcher slurm --profile gpu     # DomainNet on a GPU cluster
+    python -m experiments run active config=paper --launcher slurm --cluster gpu     # DomainNet on a GPU cluster
 
 One run is a policy and a seed with all its rounds. A round trains the linear head alone, on cached features of images
 that are not augmented; the paper augments them as in the source's training. Makes the tables `trace-domainnet-main`,
@@ -30,7 +30,7 @@ from .pairs.measure import LOSS, SETTINGS, columns, remainders, row
 from .vision.batches import Rows
 from .vision.classifier import Classifier
 from .vision.finetune import TrainSpec, train
-from .vision.study import Domain, Study, VisionConfig, error, sample
+from .vision.study import Domain, Study, VisionConfig, check_data, error, sample
 
 POLICIES = ("w1min", "mmdmin", "random")
 
@@ -51,9 +51,15 @@ class Config(VisionConfig):
     """These rounds calibrate c_h and are never evaluated."""
 
 
-def run(config: Config, context: Context) -> dict[str, Any]:
+def check(config: Config) -> None:
+    """Refuse data that are not there, and a policy that nobody knows."""
     if config.policy not in POLICIES:
         raise UserError(f"policy must be one of {', '.join(POLICIES)}, got {config.policy!r}")
+    check_data(config, config.source, config.target)
+
+
+def run(config: Config, context: Context) -> dict[str, Any]:
+    check(config)
     study = Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
     _check_pool(config, len(target.train))

@@ -2,7 +2,7 @@
 
     python -m experiments data emoji                           # once, the stand-in's images
     python -m experiments run gate --launcher local            # stand-in, cpu profile
-    python -m experiments run gate profile=paper --launcher slurm --profile gpu       # DomainNet on a GPU cluster
+    python -m experiments run gate config=paper --launcher slurm --cluster gpu       # DomainNet on a GPU cluster
 
 One run is a seed with all candidates of `configs/gate/VARIANT.yaml`. Makes the tables `gate-tau-main`, `gate-tau`,
 `gate-paired` and `gate-controls`.
@@ -28,7 +28,7 @@ from .vision.classifier import Classifier, Depth, at_depth
 from .vision.controls import blind_harm, constant_logit
 from .vision.finetune import TrainSpec, train
 from .vision.resume import Keeper, Progress
-from .vision.study import Domain, Study, VisionConfig, error
+from .vision.study import Domain, Study, VisionConfig, check_data, error
 from .vision.views import View, beside, features_of, heads, view
 
 
@@ -73,11 +73,17 @@ class Stage(NamedTuple, Generic[Data]):
     target_view: View
 
 
-def run(config: Config, context: Context) -> dict[str, Any]:
+def check(config: Config) -> None:
+    """Refuse data that are not there, and candidates that cannot be trained."""
     if not config.candidates:
         raise UserError("there are no candidates: name a variant that lists them, such as config=cpu")
     for candidate in config.candidates:
-        candidate.spec()  # refuses before anything is trained
+        candidate.spec()
+    check_data(config, config.source, config.target)
+
+
+def run(config: Config, context: Context) -> dict[str, Any]:
+    check(config)
     progress, study = Progress(context), Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
     q = study.source_model(source, progress.of("source model"))

@@ -27,7 +27,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from ..engine.errors import UserError
-from ..engine.progress import counted
+from ..engine.progress import batch_progress_bar
 from ..engine.records import write_atomically
 from .backbone import Backbone, folded
 from .batches import Pictures, in_order
@@ -117,7 +117,7 @@ def _extract(
     started, before, total = time.monotonic(), rows.done, len(pictures)
     batches = in_order(total, batch_size, start=before)
     outputs = _on_cores if torch.device(device).type == "cpu" else _on_device
-    for found in counted(outputs(pictures, network, batches, device), total, label, "image", done=before):
+    for found in batch_progress_bar(outputs(pictures, network, batches, device), total, label, "image", done=before):
         rows.append(_narrowed(found, rows.dtype))
     seconds = time.monotonic() - started
     print(f"{label}: {total - before} images in {seconds:.0f} s, {(total - before) / seconds:.1f} images/s")
