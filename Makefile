@@ -25,7 +25,7 @@ lint: setup  ## ruff and mypy
 test: lint  ## set-up, lint, then the whole suite on all cores (about 15 minutes)
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-reproduce: setup  ## every experiment at CPU scale, then tables, figures, ledger and a comparison (about 27 minutes)
+reproduce: setup  ## every experiment at CPU scale, its tables, figures and ledger into build/reproduce, and a comparison
 	$(BIN)/python -m experiments reproduce
 
 tables: setup  ## everything printed, from the committed records alone (a minute)

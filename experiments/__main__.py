@@ -7,25 +7,19 @@ called, so that tables need no training code.
 from __future__ import annotations
 
 import argparse
-import ast
 import difflib
 import importlib
 import sys
 from pathlib import Path
 
 from .engine.errors import UserError
+from .engine.registry import summaries
 
-HERE = Path(__file__).parent / "commands"
-
-
-def summaries() -> dict[str, str]:
-    """Every command with the first line of its docstring; read from the sources, nothing is imported."""
-    paths = sorted(HERE.glob("[!_]*.py"))
-    return {path.stem: (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n")[0] for path in paths}
+COMMANDS = Path(__file__).parent / "commands"
 
 
 def main(arguments: list[str]) -> None:
-    commands = summaries()
+    commands = summaries(COMMANDS)
     lines = [f"  {name:12}{text}" for name, text in commands.items()]
     usage = "\n".join(["usage: python -m experiments COMMAND [--help]", "", *lines])
     if not arguments or arguments[0] in ("-h", "--help"):

@@ -2,7 +2,7 @@
 
     python -m experiments data emoji                             # once, the stand-in's images
     python -m experiments run active --launcher local            # stand-in, cpu profile
-    python -m experiments run active profile=paper --launcher slurm --profile gpu     # DomainNet on a GPU cluster
+    python -m experiments run active config=paper --launcher slurm --cluster gpu     # DomainNet on a GPU cluster
 
 One run is a policy and a seed with all its rounds. A round trains the linear head alone, on cached features of images
 that are not augmented; the paper augments them as in the source's training. Makes the tables `trace-domainnet-main`,
@@ -32,7 +32,7 @@ from .pairs.settings import MeasureConfig
 from .vision.batches import Rows
 from .vision.classifier import Classifier
 from .vision.finetune import TrainSpec, train
-from .vision.study import Domain, Study, VisionConfig, error, sample
+from .vision.study import Domain, Study, VisionConfig, check_data, error, sample
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,13 @@ class Config(VisionConfig, MeasureConfig):
 
 
 def check(config: Config) -> None:
-    """Refuse before anything is launched."""
+    """Refuse what cannot be run, and data that are not there."""
     if config.policy not in names():
         raise UserError(f"policy must be one of {', '.join(names())}, got {config.policy!r}")
     if config.batch < 1 or config.rounds < 1:
         raise UserError(f"batch is {config.batch} and rounds {config.rounds}: both must be at least 1")
     config.settings()
+    check_data(config, config.source, config.target)
 
 
 def run(config: Config, context: Context) -> dict[str, Any]:

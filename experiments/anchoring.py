@@ -35,7 +35,7 @@ from .pairs.settings import LossConfig
 from .pairs.train import ModelSpec, draw_source, draw_target, fit_sources, labels
 from .vision.batches import Rows
 from .vision.finetune import distillation
-from .vision.study import Domain, Study, VisionConfig
+from .vision.study import Domain, Study, VisionConfig, check_data
 
 MOMENTUM = 0.9
 TEMPERATURE = 2.0
@@ -45,6 +45,8 @@ WEIGHTED = (*KINDS, "rehearsal", "distillation")
 """Methods with a weight: 0 is the plain fine-tune, and the more the less it moves."""
 SHARED = ("early_stop", "small_steps", "interpolation")
 """Trivial ways of moving less: a share of the epochs, of the step size, or of the way from Q's weights to Q~'s."""
+
+STUDIES = ("moons_warp", "images")
 
 Term = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """What is added to the loss of a batch, weight included: of the model in training, the batch's inputs and logits."""
@@ -222,11 +224,17 @@ class Config(VisionConfig, LossConfig):
     """Weights of the penalties, of rehearsal and of distillation; shares of the trivial ways of moving less."""
 
 
+def check(config: Config) -> None:
+    """Refuse a study that nobody knows, and data that are not there."""
+    if config.study not in STUDIES:
+        raise UserError(f"study must be one of {', '.join(STUDIES)}, got {config.study!r}")
+    if config.study == "images":
+        check_data(config, config.source, config.target)
+
+
 def run(config: Config, context: Context) -> dict[str, Any]:
-    cases = {"moons_warp": _moons, "images": _images}
-    if config.study not in cases:
-        raise UserError(f"study must be one of {', '.join(cases)}, got {config.study!r}")
-    case = cases[config.study](config, context)
+    check(config)
+    case = _moons(config) if config.study == "moons_warp" else _images(config, context)
     found = updates(
         case,
         config.strengths,
@@ -243,7 +251,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     return {"columns": columns(rows), "methods": methods}
 
 
-def _moons(config: Config, context: Context) -> Case:
+def _moons(config: Config) -> Case:
     made = world("moons_warp", severity=config.severity)
     source, target = (draw(made, config.n, config.seed) for draw in (draw_source, draw_target))
     old = fit_sources(config.model, {config.seed: source}).stack.member(0).requires_grad_(False)

@@ -2,7 +2,7 @@
 
     python -m experiments data emoji                             # once, the stand-in's images
     python -m experiments run embedding                          # stand-in, cpu profile
-    python -m experiments run embedding profile=paper --launcher slurm --profile gpu     # DomainNet on a GPU cluster
+    python -m experiments run embedding config=paper --launcher slurm --cluster gpu     # DomainNet on a GPU cluster
 
 One run is a data set; the record keeps some points of every domain, with their classes. Makes the figure `embedding`.
 """
@@ -20,7 +20,7 @@ from .engine.errors import UserError
 from .engine.records import significant
 from .engine.run import Context
 from .engine.seeds import seeded
-from .vision.study import ImageConfig, Study, VisionConfig
+from .vision.study import ImageConfig, Study, VisionConfig, check_data
 
 DIGITS = 4
 """Significant digits of stored coordinates."""
@@ -38,9 +38,15 @@ class Config(ImageConfig):
         return VisionConfig(**{f.name: getattr(self, f.name) for f in fields(ImageConfig)})
 
 
-def run(config: Config, context: Context) -> dict[str, Any]:
+def check(config: Config) -> None:
+    """Refuse data that are not there, and a picture without points."""
     if config.points < 1:
         raise UserError(f"points is {config.points}: show at least one image of each domain")
+    check_data(config, config.source, *config.domains)
+
+
+def run(config: Config, context: Context) -> dict[str, Any]:
+    check(config)
     study = Study.of(config.shared())
     axes = principal_axes(study.rows(config.source, "train").x)
     return {

@@ -2,7 +2,7 @@
 
     python -m experiments data emoji                           # once, the stand-in's images
     python -m experiments run gate --launcher local            # stand-in, cpu profile
-    python -m experiments run gate profile=paper --launcher slurm --profile gpu       # DomainNet on a GPU cluster
+    python -m experiments run gate config=paper --launcher slurm --cluster gpu       # DomainNet on a GPU cluster
 
 One run is a candidate of `configs/gate/VARIANT.yaml` and a seed; runs of a seed share Q, distances and what Q sees.
 Beside the record stand the held-out outputs of both models (``outputs.npz``), for scores that come later. Makes the
@@ -38,7 +38,7 @@ from .vision.classifier import Classifier, at_depth
 from .vision.controls import blind_harm, constant_logit
 from .vision.finetune import TrainSpec, train
 from .vision.resume import Keeper, Trainings
-from .vision.study import Domain, Study, VisionConfig, error
+from .vision.study import Domain, Study, VisionConfig, check_data, error
 from .vision.views import View, beside, features_of, heads
 
 
@@ -86,11 +86,12 @@ class Models(NamedTuple, Generic[Data]):
 
 
 def check(config: Config) -> None:
-    """Refuse before anything is launched."""
+    """Refuse what cannot be trained, and data that are not there."""
     if not config.candidate.name:
         raise UserError("there is no candidate: name a variant that lists them, such as config=cpu")
     config.candidate.spec()
     config.settings()
+    check_data(config, config.source, config.target)
 
 
 def run(config: Config, context: Context) -> dict[str, Any]:

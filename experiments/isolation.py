@@ -50,6 +50,11 @@ class Config(MeasureConfig):
         check_some("isolation", lrs=self.lrs, severities=self.severities, seeds=self.seeds)
 
 
+def check(config: Config) -> None:
+    """Refuse a world that does not exist."""
+    world(config.world, severity=config.severity)
+
+
 def run(config: Config, context: Context) -> dict[str, Any]:
     seeds = [config.seed + seed for seed in config.seeds]
     (decay,) = config.model.weight_decays

@@ -62,6 +62,12 @@ class Config(MeasureConfig):
             raise UserError(f"synthetic: models are named {', '.join(names)}: give each a name of its own")
 
 
+def check(config: Config) -> None:
+    """Refuse a world that does not exist, or options that it does not take."""
+    for severity in config.severities:
+        _world(config, severity)
+
+
 def run(config: Config, context: Context) -> dict[str, Any]:
     seeds = [config.seed + seed for seed in config.seeds]
     worlds = {severity: _world(config, severity) for severity in config.severities}

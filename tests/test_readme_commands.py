@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.commands.reproduce import STAGES
+from experiments.commands.reproduce import STEPS
 from experiments.vision.fetch.npm import npm_command
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
 from tests.requirements import lacking
@@ -43,7 +43,7 @@ def commands():
 
 
 def executed():
-    """Those that run here, in the README's order and each once; `reproduce` is its stages, which are among them."""
+    """Those that run here, in the README's order and each once; `reproduce` is its steps, which are among them."""
     plain = [command.strip() for command, comment in commands() if not NEEDS.search(comment)]
     return [line for line in dict.fromkeys(plain) if line not in ("reproduce", *STAND_IN)]
 
@@ -106,10 +106,10 @@ def test_the_stand_in_is_built_and_shown(copy, tmp_path):
     assert list((checkout / "results" / "images").glob("contact-sheet*.png"))
 
 
-def test_stages_of_reproduce_and_recipes_of_make_are_commands_of_the_readme():
+def test_steps_of_reproduce_and_recipes_of_make_are_commands_of_the_readme():
     printed = [command.strip() for command, _ in commands()]
-    for stage in STAGES:
-        assert stage.command in printed, f"the README does not show: {stage.command}"
+    for step in STEPS:
+        assert step.command in printed, f"the README does not show: {step.command}"
     for target in ("reproduce", "tables"):
         recipe = subprocess.run(["make", "--dry-run", "--old-file=setup", target],
                                 cwd=ROOT, capture_output=True, text=True, check=True).stdout  # fmt: skip

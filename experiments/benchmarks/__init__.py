@@ -1,1 +1,1 @@
-"""What the benchmark measures: one file a subject."""
+"""What the benchmark measures: one file a subject, with `cases(size) -> list[BenchmarkCase]`."""

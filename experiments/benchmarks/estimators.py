@@ -1,15 +1,10 @@
-"""What the benchmark measures: each case holds its inputs and the contenders that compute the same thing.
-
-The first contender of a case is ours; the others are its peers. A contender returns the value it computed. Inputs are
-drawn only when a case is measured.
-"""
+"""Benchmark cases of the estimators beside geomloss, POT, scikit-learn, and plain torch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from sklearn.kernel_ridge import KernelRidge
@@ -17,52 +12,12 @@ from sklearn.model_selection import GridSearchCV
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from experiments.benchmarks.peers import geomloss_divergence, pot_divergence
 from trace.estimators import gradient_norms, mmd, rkhs_norm, sinkhorn_divergence
 from trace.estimators.kernels import gram, median_bandwidth
 from trace.losses import ClippedCrossEntropy
 
-Contender = Callable[[], float]
-
-
-class Target(NamedTuple):
-    """A promise about one contender, relative to ours: ``quantity`` is at least / at most ``value``."""
-
-    contender: str
-    quantity: str
-    """"time": its time over ours; "memory": its peak over ours; "bytes", "seconds": its own peak and time."""
-    at_least: float = -math.inf
-    at_most: float = math.inf
-
-
-class Case(NamedTuple):
-    name: str
-    size: str
-    contenders: Callable[[torch.Generator], dict[str, Contender]]
-    """Draws the inputs; the contenders hold them."""
-    targets: tuple[Target, ...] = ()
-    once: bool = False
-    """A case of minutes with ``ours`` alone: time and value are those of the one call that its memory is taken on."""
-
-
-SIZES = {
-    "cpu": {"n": 5000, "d": 2048, "n_large": 20_000, "d_large": 512, "n_plane": 3000, "m_ridge": 1000, "n_mlp": 4096,
-            "k_stack": 132, "n_stack": 640, "runs_inline": 200, "runs_slurm": 1000,
-            "n_source": 120_906, "n_pool": 50_416, "d_features": 2048, "count_selected": 250,
-            "n_images": 64, "n_steps": 8},
-    "smoke": {"n": 60, "d": 16, "n_large": 90, "d_large": 8, "n_plane": 50, "m_ridge": 40, "n_mlp": 64,
-              "k_stack": 3, "n_stack": 64, "runs_inline": 5, "runs_slurm": 5,
-              "n_source": 90, "n_pool": 60, "d_features": 16, "count_selected": 5,
-              "n_images": 2, "n_steps": 2},
-}  # fmt: skip
-
-
-def unit_features(n: int, d: int, shift: float, generator: torch.Generator) -> Tensor:
-    """Rectified features of a 64-dimensional source, l2-normalised: like a network's penultimate layer."""
-    weights = torch.randn(64, d, generator=torch.Generator().manual_seed(1))
-    latent = torch.randn(n, 64, generator=generator) + shift
-    rows = torch.randn(n, d, generator=generator).mul_(3).add_(latent @ weights).relu_()
-    return rows.div_(torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min_(1e-12))
+from .case import BenchmarkCase, Contender, Target, unit_samples
+from .peers import geomloss_divergence, pot_divergence
 
 
 def _sinkhorn_contenders(x: Tensor, y: Tensor) -> dict[str, Contender]:
@@ -73,12 +28,7 @@ def _sinkhorn_contenders(x: Tensor, y: Tensor) -> dict[str, Contender]:
     }
 
 
-def unit_samples(n: int, m: int, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Features of a source ``[n, d]`` and of a shifted target ``[m, d]``."""
-    return unit_features(n, d, 0.0, generator), unit_features(m, d, 0.3, generator)
-
-
-def sinkhorn(size: dict[str, int]) -> Case:
+def sinkhorn(size: dict[str, int]) -> BenchmarkCase:
     n, d = size["n"], size["d"]
 
     def contenders(generator: torch.Generator) -> dict[str, Contender]:
@@ -91,7 +41,7 @@ def sinkhorn(size: dict[str, int]) -> Case:
 
         return {**_sinkhorn_contenders(x, y), "three bare products": bare_products}
 
-    return Case(
+    return BenchmarkCase(
         "Sinkhorn divergence, unit features",
         f"{n} x {n} x {d}",
         contenders,
@@ -104,14 +54,14 @@ def sinkhorn(size: dict[str, int]) -> Case:
     )
 
 
-def sinkhorn_large(size: dict[str, int]) -> Case:
+def sinkhorn_large(size: dict[str, int]) -> BenchmarkCase:
     n, d = size["n_large"], size["d_large"]
 
     def contenders(generator: torch.Generator) -> dict[str, Contender]:
         x, y = unit_samples(n, n, d, generator)
         return {"ours": lambda: sinkhorn_divergence(x, y).value}
 
-    return Case(
+    return BenchmarkCase(
         "Sinkhorn divergence, large",
         f"{n} x {n} x {d}",
         contenders,
@@ -119,17 +69,17 @@ def sinkhorn_large(size: dict[str, int]) -> Case:
     )
 
 
-def sinkhorn_plane(size: dict[str, int]) -> Case:
+def sinkhorn_plane(size: dict[str, int]) -> BenchmarkCase:
     n = size["n_plane"]
 
     def contenders(generator: torch.Generator) -> dict[str, Contender]:
         x, y = torch.randn(n, 2, generator=generator), torch.randn(n, 2, generator=generator) + 0.5
         return _sinkhorn_contenders(x, y)
 
-    return Case("Sinkhorn divergence, log domain", f"{n} x {n} x 2", contenders)
+    return BenchmarkCase("Sinkhorn divergence, log domain", f"{n} x {n} x 2", contenders)
 
 
-def mmd_blocks(size: dict[str, int]) -> Case:
+def mmd_blocks(size: dict[str, int]) -> BenchmarkCase:
     n, d = size["n"], size["d_large"]
 
     def contenders(generator: torch.Generator) -> dict[str, Contender]:
@@ -144,7 +94,7 @@ def mmd_blocks(size: dict[str, int]) -> Case:
 
         return {"ours": lambda: mmd(x, y, bandwidth=bandwidth).squared, "dense formula": dense}
 
-    return Case(
+    return BenchmarkCase(
         "MMD, unbiased",
         f"{n} x {n} x {d}",
         contenders,
@@ -152,17 +102,19 @@ def mmd_blocks(size: dict[str, int]) -> Case:
     )
 
 
-def mmd_large(size: dict[str, int]) -> Case:
+def mmd_large(size: dict[str, int]) -> BenchmarkCase:
     n, d = size["n_large"], size["d_large"]
 
     def contenders(generator: torch.Generator) -> dict[str, Contender]:
         x, y = unit_samples(n, n, d, generator)
         return {"ours": lambda: mmd(x, y, bandwidth=1.0).squared}
 
-    return Case("MMD, unbiased, large", f"{n} x {n} x {d}", contenders, (Target("ours", "bytes", at_most=3e8),))
+    return BenchmarkCase(
+        "MMD, unbiased, large", f"{n} x {n} x {d}", contenders, (Target("ours", "bytes", at_most=3e8),)
+    )
 
 
-def gradients(size: dict[str, int]) -> Iterator[Case]:
+def gradients(size: dict[str, int]) -> Iterator[BenchmarkCase]:
     n = size["n_mlp"]
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -175,7 +127,7 @@ def gradients(size: dict[str, int]) -> Iterator[Case]:
     for name, model, shape in (("MLP", mlp, (n, 512)), ("convnet", convnet, (max(8, n // 8), 3, 32, 32))):
         contenders = partial(_gradient_contenders, model.eval().requires_grad_(False), shape)
         targets = (Target("vmap(grad)", "time", at_least=15),)
-        yield Case(f"gradient norms, {name}", " x ".join(map(str, shape)), contenders, targets)
+        yield BenchmarkCase(f"gradient norms, {name}", " x ".join(map(str, shape)), contenders, targets)
 
 
 def _gradient_contenders(model: nn.Module, shape: tuple[int, ...], generator: torch.Generator) -> dict[str, Contender]:
@@ -200,7 +152,7 @@ def _gradient_contenders(model: nn.Module, shape: tuple[int, ...], generator: to
     }
 
 
-def kernel_ridge(size: dict[str, int]) -> Case:
+def kernel_ridge(size: dict[str, int]) -> BenchmarkCase:
     m = size["m_ridge"]
 
     def contenders(generator: torch.Generator) -> dict[str, Contender]:
@@ -219,7 +171,7 @@ def kernel_ridge(size: dict[str, int]) -> Case:
         ours = partial(rkhs_norm, u, t, bandwidth=0.5, ridges=ridges)
         return {"ours": lambda: ours().value, "scikit-learn grid search": grid_search}
 
-    return Case(
+    return BenchmarkCase(
         "kernel ridge norm, 30 lambdas",
         f"{m} x 4",
         contenders,
@@ -227,4 +179,6 @@ def kernel_ridge(size: dict[str, int]) -> Case:
     )
 
 
-ESTIMATORS = (sinkhorn, sinkhorn_large, sinkhorn_plane, mmd_blocks, mmd_large, gradients, kernel_ridge)
+def cases(size: dict[str, int]) -> list[BenchmarkCase]:
+    single = [make(size) for make in (sinkhorn, sinkhorn_large, sinkhorn_plane, mmd_blocks, mmd_large, kernel_ridge)]
+    return [*single, *gradients(size)]

@@ -2,12 +2,12 @@
 
     python -m experiments benchmark --case "full size"
 
-In the form of `experiments.benchmarks.estimators`; the value is the objective, or the distance.
+In the form of `experiments.benchmarks.case`; the value is the objective, or the distance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -18,14 +18,14 @@ from trace.estimators import mmd, sinkhorn_divergence
 from trace.estimators.kernels import thinned
 from trace.selection import mmdmin, w1min
 
-from .estimators import Case, Contender, Target, unit_samples
+from .case import BenchmarkCase, Contender, Target, unit_samples
 
 ROWS = Settings().mmd_samples
 MEMORY = 8e9
 """Bytes that each of them may need beyond its inputs."""
 
 
-def selection(size: dict[str, int]) -> Iterator[Case]:
+def cases(size: dict[str, int]) -> list[BenchmarkCase]:
     """One batch of all labels, and both distances between all of the source and all of the pool."""
     n, m, d, count = (size[name] for name in ("n_source", "n_pool", "d_features", "count_selected"))
     measured: dict[str, tuple[str, Callable[[Tensor, Tensor], float]]] = {
@@ -34,10 +34,16 @@ def selection(size: dict[str, int]) -> Iterator[Case]:
         "Sinkhorn": (", 5 draws of 10000", lambda x, y: sinkhorn_divergence(x, y, generator=_generator()).value),
         "MMD": (f", {ROWS} of either", lambda x, y: mmd(thinned(x, ROWS), thinned(y, ROWS)).squared),
     }
-    for name, (what, function) in measured.items():
-        contenders = partial(_contenders, n, m, d, function)
-        targets = (Target("ours", "bytes", at_most=MEMORY),)
-        yield Case(f"full size, {name}", f"{n} x {m} x {d}{what}", contenders, targets, once=True)
+    return [
+        BenchmarkCase(
+            f"full size, {name}",
+            f"{n} x {m} x {d}{what}",
+            partial(_contenders, n, m, d, function),
+            (Target("ours", "bytes", at_most=MEMORY),),
+            once=True,
+        )
+        for name, (what, function) in measured.items()
+    ]
 
 
 def _contenders(

@@ -6,7 +6,7 @@ The value is FLOPs an image as torch counts them, or bytes an image for reading.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..vision.backbone import folded
-from .estimators import Case, Contender
+from .case import BenchmarkCase, Contender
 
 ARCH = "resnet50"
 CLASSES = 345
@@ -24,15 +24,16 @@ SIDE = 512
 """Pixels a side of the JPEG that is read: at quality 75 it has about the mean bytes of DomainNet's photographs."""
 
 
-def vision(size: dict[str, int]) -> Iterator[Case]:
+def cases(size: dict[str, int]) -> list[BenchmarkCase]:
     """Reading and the network by one image after the other, so that their rates can be scaled."""
     n, steps = size["n_images"], size["n_steps"]
-    yield Case("images, read and resized", f"{n} JPEG of {SIDE} x {SIDE}", partial(_reading, n))
-    yield Case(f"images, {ARCH} features", f"{n} x 3 x 224 x 224", partial(_features, n))
-    for depth in ("block", "full"):
-        yield Case(
-            f"images, {ARCH} step, {depth}", f"{steps} images, forward and backward", partial(_step, depth, steps)
-        )
+    step = f"{steps} images, forward and backward"
+    return [
+        BenchmarkCase("images, read and resized", f"{n} JPEG of {SIDE} x {SIDE}", partial(_reading, n)),
+        BenchmarkCase(f"images, {ARCH} features", f"{n} x 3 x 224 x 224", partial(_features, n)),
+        BenchmarkCase(f"images, {ARCH} step, block", step, partial(_step, "block", steps)),
+        BenchmarkCase(f"images, {ARCH} step, full", step, partial(_step, "full", steps)),
+    ]
 
 
 def _backbone() -> Any:

@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,13 +26,11 @@ import torch
 
 from trace.io.writing import plain
 
-from ..benchmarks.estimators import ESTIMATORS, SIZES, Case, Contender
+from ..benchmarks.case import SIZES, BenchmarkCase, Contender
 from ..benchmarks.growth import growth
-from ..benchmarks.selection import selection
-from ..benchmarks.training import engine, stacked_training
-from ..benchmarks.vision import vision
 from ..engine.memory import peak_bytes, reset_peaks, resident_bytes
 from ..engine.records import RECORDS, ROOT, Record, provenance, run_id, write_record
+from ..engine.registry import submodules
 from ..tables.benchmark import benchmark
 from ..tables.table import to_markdown
 
@@ -79,15 +76,13 @@ def main(arguments: argparse.Namespace) -> None:
     print(to_markdown(benchmark([plain(record)])))
 
 
-def cases(profile: str) -> Iterator[Case]:
-    """All cases of a profile; none has drawn its inputs."""
-    size = SIZES[profile]
-    for make in (*ESTIMATORS, stacked_training, selection, vision, engine):
-        made = make(size)
-        yield from [made] if isinstance(made, Case) else made
+def cases(profile: str) -> list[BenchmarkCase]:
+    """All cases of a profile, from every file of `experiments.benchmarks` that has some; none has drawn its inputs."""
+    subjects = [module for module in submodules("experiments.benchmarks") if hasattr(module, "cases")]
+    return [case for subject in subjects for case in subject.cases(SIZES[profile])]
 
 
-class Call(NamedTuple):
+class MeasuredCall(NamedTuple):
     """One call of a contender in a process of its own."""
 
     value: float
@@ -96,7 +91,7 @@ class Call(NamedTuple):
     """Bytes of resident memory that it adds; NaN where the system does not tell (not Linux)."""
 
 
-def measure(case: Case, profile: str, seed: int) -> list[Record]:
+def measure(case: BenchmarkCase, profile: str, seed: int) -> list[Record]:
     """One row per contender: time, peak memory, value, and whether the promises about it hold."""
     contenders = {} if case.once else case.contenders(torch.Generator().manual_seed(seed))
     calls = {name: _elsewhere(profile, seed, case.name, name) for name in contenders or ["ours"]}
@@ -118,14 +113,20 @@ def measure(case: Case, profile: str, seed: int) -> list[Record]:
             for target in case.targets
             if target.contender == name
         ]
-        rows.append({
-            "case": case.name, "size": case.size, "contender": name,
-            "seconds": times[name], "time_ratio": measured["time"],
-            "peak_bytes": peaks[name], "memory_ratio": measured["memory"],
-            "value": values[name],
-            "value_difference": abs(values[name] - values[ours]) / max(abs(values[ours]), 1e-30),
-            "targets": targets,
-        })  # fmt: skip
+        rows.append(
+            {
+                "case": case.name,
+                "size": case.size,
+                "contender": name,
+                "seconds": times[name],
+                "time_ratio": measured["time"],
+                "peak_bytes": peaks[name],
+                "memory_ratio": measured["memory"],
+                "value": values[name],
+                "value_difference": abs(values[name] - values[ours]) / max(abs(values[ours]), 1e-30),
+                "targets": targets,
+            }
+        )
     return rows
 
 
@@ -143,14 +144,14 @@ def _timed(contenders: dict[str, Contender], rounds: int = 4) -> tuple[dict[str,
     return values, {name: statistics.median(s[1:] or s) for name, s in seconds.items()}
 
 
-def _elsewhere(profile: str, seed: int, case: str, contender: str) -> Call:
+def _elsewhere(profile: str, seed: int, case: str, contender: str) -> MeasuredCall:
     command = [sys.executable, "-m", "experiments", "benchmark", "--profile", profile, "--seed", str(seed)]
     command += ["--alone", case, contender]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return Call(*json.loads(done.stdout))
+    return MeasuredCall(*json.loads(done.stdout))
 
 
-def _here(profile: str, seed: int, case: str, contender: str) -> Call:
+def _here(profile: str, seed: int, case: str, contender: str) -> MeasuredCall:
     """One measured call, after one at the smoke sizes that loads what is imported late."""
     _named(case, "smoke").contenders(torch.Generator())[contender]()
     measured = _named(case, profile).contenders(torch.Generator().manual_seed(seed))[contender]
@@ -160,8 +161,8 @@ def _here(profile: str, seed: int, case: str, contender: str) -> Call:
     start = time.perf_counter()
     value = measured()
     seconds = time.perf_counter() - start
-    return Call(value, seconds, math.nan if before is None else float(max(peak_bytes() - before, 0)))
+    return MeasuredCall(value, seconds, math.nan if before is None else float(max(peak_bytes() - before, 0)))
 
 
-def _named(name: str, profile: str) -> Case:
+def _named(name: str, profile: str) -> BenchmarkCase:
     return next(case for case in cases(profile) if case.name == name)

@@ -20,7 +20,7 @@ from trace.io.writing import plain
 
 from ..engine.errors import MissingFileError, UserError
 from ..engine.records import ROOT, Record, git, parse_records, read_records
-from ..engine.store import RUNS, RunDirectory, experiments_in
+from ..engine.store import RUNS, experiments_in, finished_records
 from ..tables.table import Table, to_text
 
 TOLERANCE = 1e-3
@@ -62,7 +62,7 @@ def comparison(runs: Path, against: Path | None) -> Table:
         raise MissingFileError(f"{against} is no folder: --against needs one with EXPERIMENT.jsonl, as results/records")
     rows = []
     for folder in experiments_in(runs):
-        found = {path.parent.name: RunDirectory(path.parent).record() for path in folder.glob("*/record.json")}
+        found = {record["run_id"]: record for record in finished_records(folder)}
         if not found:
             continue
         recorded = {r["run_id"]: r for r in _committed(folder.name, against)}

@@ -1,9 +1,10 @@
-"""Everything at CPU scale, from data to ledger, then a comparison with the committed records.
+"""Everything at CPU scale, from data to ledger, into build/reproduce, then a comparison with the committed records.
 
-    python -m experiments reproduce      # about 24 minutes on two cores; interrupt it and call again: it goes on
+    python -m experiments reproduce               # interrupt it and call again: it goes on
+    python -m experiments reproduce --dry-run     # the commands and the minutes they take on two cores
 
-`make reproduce` does the set-up first. Finished runs are kept in results/runs and not computed again, so a second call
-only rewrites tables, figures and ledger.
+`make reproduce` does the set-up first. Nothing that git tracks is rewritten: `adopt` makes these results the committed
+ones. Finished runs are not computed again, so a second call only rewrites tables, figures and ledger.
 """
 
 from __future__ import annotations
@@ -14,45 +15,58 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from ..engine.records import ROOT
 
+REPRODUCED = ROOT / "build" / "reproduce"
 BAR = 30
 PRIOR = 5.0
-"""Minutes at the expected pace that an estimate starts from, so that a short first stage does not decide it."""
+"""Minutes at the expected pace that an estimate starts from, so that a short first step does not decide it."""
+
+PLACES = {
+    "run": "--runs {folder}/runs",
+    "collect": "--runs {folder}/runs --records {folder}/records",
+    "tables": "--records {folder}/records --output {folder}/tables",
+    "figures": "--records {folder}/records --output {folder}/figures",
+    "claims": "--records {folder}/records --output {folder}",
+    "compare": "--runs {folder}/runs",
+}
+"""Where each command reads and writes, so that all of it stands in one folder."""
 
 
-class Stage(NamedTuple):
+class Step(NamedTuple):
     """A command of `python -m experiments` and the minutes it takes on two cores."""
 
     command: str
     minutes: float
 
-    @property
-    def arguments(self) -> list[str]:
-        return [sys.executable, "-m", "experiments", *shlex.split(self.command)]
+    def arguments(self, folder: Path) -> list[str]:
+        places = PLACES.get(self.command.split()[0], "").format(folder=shlex.quote(str(folder)))
+        return [sys.executable, "-m", "experiments", *shlex.split(self.command), *shlex.split(places)]
 
 
-STAGES = (
-    Stage("run ridge --launcher local", 0.5),
-    Stage("run isolation --launcher local", 0.8),
-    Stage("run synthetic --launcher local", 8.5),
-    Stage("data emoji", 1.0),
-    Stage("run embedding --launcher local", 0.7),
-    Stage("run active --launcher local", 1.7),
-    Stage("run gate --launcher local", 5.5),
-    Stage("run gate config=controls --launcher local", 1.0),
-    Stage("run anchoring --launcher local", 2.2),
-    Stage("compare", 0.1),
-    Stage("collect", 0.1),
-    Stage("tables", 0.7),
-    Stage("figures", 0.5),
-    Stage("claims", 0.3),
+STEPS = (
+    Step("run ridge --launcher local", 0.5),
+    Step("run isolation --launcher local", 0.8),
+    Step("run synthetic --launcher local", 8.5),
+    Step("data emoji", 1.0),
+    Step("run embedding --launcher local", 0.7),
+    Step("run active --launcher local", 1.7),
+    Step("run gate --launcher local", 5.5),
+    Step("run gate config=controls --launcher local", 1.0),
+    Step("run anchoring --launcher local", 2.2),
+    Step("collect", 0.1),
+    Step("tables", 0.7),
+    Step("figures", 0.5),
+    Step("claims", 0.3),
+    Step("compare", 0.1),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", type=Path, default=REPRODUCED, help="where to (default: build/reproduce)")
     parser.add_argument(
         "--dry-run", action="store_true", help="list the commands and their minutes (default: run them)"
     )
@@ -60,45 +74,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
-        print("\n".join(f"{stage.minutes:5.1f} min  python -m experiments {stage.command}" for stage in STAGES))
+        lines = [f"{step.minutes:5.1f} min  python -m experiments {step.command}" for step in STEPS]
+        print("\n".join([*lines, f"{sum(step.minutes for step in STEPS):5.1f} min  in all, on two cores"]))
         return
     try:
-        for line in reproduce(STAGES):
+        for line in reproduce(STEPS, arguments.output.resolve()):
             print(line, file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        raise SystemExit("interrupted: what is finished is kept, `make reproduce` goes on with the rest") from None
+        raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
 
 
-def reproduce(stages: Sequence[Stage]) -> Iterator[str]:
-    """Run the stages in their order; before each, a line with a bar and the time left.
+def reproduce(steps: Sequence[Step], folder: Path = REPRODUCED) -> Iterator[str]:
+    """Run the steps in their order; before each, a line with a bar and the time left.
 
     Raises:
-        SystemExit: where a stage fails, with its command.
+        SystemExit: where a step fails, with its command.
     """
     started = time.monotonic()
     spent: list[float] = []
-    for number, stage in enumerate(stages):
-        yield f"{_bar(stages, number)} {minutes_left(stages, spent):.0f} min left: {stage.command}"
+    for number, step in enumerate(steps):
+        yield f"{_bar(steps, number)} {minutes_left(steps, spent):.0f} min left: {step.command}"
         before = time.monotonic()
-        done = subprocess.run(stage.arguments, cwd=ROOT, check=False)
+        done = subprocess.run(step.arguments(folder), cwd=ROOT, check=False)
         if done.returncode:
             raise SystemExit(
-                f"`python -m experiments {stage.command}` failed (exit code {done.returncode}): mend what it names and "
+                f"`python -m experiments {step.command}` failed (exit code {done.returncode}): mend what it names and "
                 "call again, finished runs are kept"
             )
         spent.append((time.monotonic() - before) / 60)
-    yield f"{_bar(stages, len(stages))} done in {(time.monotonic() - started) / 60:.0f} min"
+    yield f"{_bar(steps, len(steps))} done in {(time.monotonic() - started) / 60:.0f} min: everything is in {folder}"
 
 
-def minutes_left(stages: Sequence[Stage], spent: Sequence[float]) -> float:
-    """What the coming stages take, at the pace of the finished ones that were not just skipped over."""
-    worked = [(minutes, stage.minutes) for minutes, stage in zip(spent, stages, strict=False)
-              if minutes > stage.minutes / 3]  # fmt: skip
+def minutes_left(steps: Sequence[Step], spent: Sequence[float]) -> float:
+    """What the coming steps take, at the pace of the finished ones that were not just skipped over."""
+    pairs = zip(spent, steps, strict=False)
+    worked = [(minutes, step.minutes) for minutes, step in pairs if minutes > step.minutes / 3]
     pace = (PRIOR + sum(m for m, _ in worked)) / (PRIOR + sum(e for _, e in worked))
-    return pace * sum(stage.minutes for stage in stages[len(spent) :])
+    return pace * sum(step.minutes for step in steps[len(spent) :])
 
 
-def _bar(stages: Sequence[Stage], number: int) -> str:
-    share = sum(stage.minutes for stage in stages[:number]) / sum(stage.minutes for stage in stages)
+def _bar(steps: Sequence[Step], number: int) -> str:
+    share = sum(step.minutes for step in steps[:number]) / sum(step.minutes for step in steps)
     filled = round(BAR * share)
     return f"[{'#' * filled}{'.' * (BAR - filled)}] {share:4.0%}"

@@ -1,18 +1,19 @@
-"""How far a grid is: done, running, failed, missing.
+"""How far a grid is: how many of all runs that its YAML asks for are done, running, failed or missing.
 
 python -m experiments status EXPERIMENT [config=VARIANT] [key=value ...]
-python -m experiments status                 # everything in the run store
+python -m experiments status                 # every experiment and variant that has a run in the store
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-from ..engine.config import expand
+from ..engine.config import CONFIGS, expand, variants, whole_grid
 from ..engine.launchers.slurm import QueueUnknownError, queue_states
-from ..engine.store import RUNS, RunDirectory, experiments_in
+from ..engine.store import RUNS, RunDirectory, directories_in, experiments_in
 from ..engine.wandb import split_mode
 
 _BAR = 40
@@ -28,17 +29,25 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.experiment:
         settings, _ = split_mode(arguments.settings)
         grid = expand(arguments.experiment, settings)
-        grids = {arguments.experiment: [RunDirectory.of(run, arguments.runs) for run in grid]}
+        lines = [describe(arguments.experiment, [RunDirectory.of(run, arguments.runs) for run in grid])]
     else:
-        folders = experiments_in(arguments.runs)
-        grids = {folder.name: [RunDirectory(p) for p in sorted(folder.iterdir()) if p.is_dir()] for folder in folders}
-    for name, directories in grids.items():
-        print(describe(name, directories))
-    if not grids:
-        print(
-            f"no runs in {arguments.runs}: `python -m experiments run EXPERIMENT` computes some, "
-            "`python -m experiments list` names the experiments"
-        )
+        grids = (pair for folder in experiments_in(arguments.runs) for pair in grids_of(folder))
+        lines = [describe(name, directories) for name, directories in grids]
+    print("\n".join(lines) or f"no runs in {arguments.runs}: `python -m experiments run EXPERIMENT` computes some, "
+          "`python -m experiments list` names the experiments")  # fmt: skip
+
+
+def grids_of(folder: Path, configs: Path = CONFIGS) -> Iterator[tuple[str, list[RunDirectory]]]:
+    """The whole grid of every variant that has a run in an experiment's folder, then the runs that are in none."""
+    left = {directory.path.name: directory for directory in directories_in(folder)}
+    values = [directory.config() for directory in left.values()]
+    for variant in variants(folder.name, configs=configs):
+        grid = whole_grid(folder.name, variant, values, configs=configs)
+        if any(run.run_id in left for run in grid):
+            yield f"{folder.name} config={variant}", [RunDirectory.of(run, folder.parent) for run in grid]
+            left = {name: left[name] for name in left.keys() - {run.run_id for run in grid}}
+    if left:
+        yield f"{folder.name}, keys of one's own", [left[name] for name in sorted(left)]
 
 
 def describe(name: str, directories: list[RunDirectory]) -> str:
@@ -47,8 +56,8 @@ def describe(name: str, directories: list[RunDirectory]) -> str:
     counts = Counter(states.values())
     done = counts["done"] / max(len(directories), 1)
     bar = ("#" * round(_BAR * done)).ljust(_BAR, ".")
-    parts = ", ".join(f"{counts[state]} {state}" for state in ("done", "running", "failed", "missing") if counts[state])
-    lines = [f"{name} [{bar}] {parts or 'no runs'}"]
+    others = [f", {counts[state]} {state}" for state in ("running", "failed", "missing") if counts[state]]
+    lines = [f"{name} [{bar}] {counts['done']} of {len(directories)} done{''.join(others)}"]
     jobs = [job[0] for directory, state in states.items() if state != "done" and (job := directory.job())]
     try:
         queued = Counter(queue_states(jobs).values())
@@ -58,7 +67,5 @@ def describe(name: str, directories: list[RunDirectory]) -> str:
     if queued:
         tasks = ", ".join(f"{count} {state.lower()}" for state, count in sorted(queued.items()))
         lines.append(f"  tasks in the queue: {tasks}")
-    for directory, state in states.items():
-        if state == "failed":
-            lines.append(f"  failed {directory.reason()}")
+    lines += [f"  failed {directory.reason()}" for directory, state in states.items() if state == "failed"]
     return "\n".join(lines)

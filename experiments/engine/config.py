@@ -1,24 +1,27 @@
 """Configs: a frozen dataclass per experiment, merged with a YAML variant and ``key=value`` from the command line.
 
-``configs/EXPERIMENT/VARIANT.yaml`` holds what differs from the dataclass. Its ``sweep:`` block, a list of values per
-key, expands to a grid, and a list of such blocks to the union of their grids; a list on the command line for a plain
-field sweeps it in every block, a plain value pins a swept key. Where a block lists ``"*"`` for a key, a value on the
+``configs/EXPERIMENT/VARIANT.yaml`` holds what differs from the dataclass; the field ``profile``, under which tables
+find the runs, is the variant's name unless the YAML says otherwise. Its ``sweep:`` block, a list of values per key,
+expands to a grid, and a list of such blocks to the union of their grids. On the command line ``key=a,b`` or
+``key=[a,b]`` sweeps a plain field in every block and is the value of a field that is a list; one value pins a swept
+key. ``candidates.0.lr=3`` reaches into lists and mappings. Where a block lists ``"*"`` for a key, a value on the
 command line runs only the blocks that list it, and those with ``"*"``.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import importlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from .errors import UserError
@@ -64,6 +67,14 @@ def experiment_module(experiment: str) -> ModuleType:
     return module
 
 
+class Variant(NamedTuple):
+    """A YAML file of an experiment, read."""
+
+    stored: dict[str, Any]
+    """What differs from the defaults."""
+    blocks: list[Block]
+
+
 def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) -> list[Run]:
     """The grid of runs that ``EXPERIMENT [config=VARIANT] [key=value ...]`` asks for, in the order of the YAML.
 
@@ -71,44 +82,72 @@ def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) ->
         UserError: for an unknown experiment, variant or key (with the nearest valid one), or a value of a wrong type.
     """
     experiment = experiment.removeprefix("experiments.")
-    overrides = _parse(arguments)
-    variant = str(overrides.pop("config", overrides.get("profile", DEFAULT_VARIANT)))
-    return _expanded(experiment, _read_variant(_folder(experiment, configs), variant), overrides)
+    schema = experiment_module(experiment).Config
+    overrides = dict(map(_parse, arguments))
+    variant = overrides.pop("config", DEFAULT_VARIANT)
+    if "profile" in overrides:
+        raise UserError(f"profile={overrides['profile']} follows from the variant: write config={overrides['profile']}")
+    return _grid(experiment, schema, _read_variant(experiment, schema, str(variant), configs), overrides)
 
 
-def grid_ids(experiment: str, values: Sequence[Mapping[str, Any]], *, configs: Path = CONFIGS) -> set[str] | None:
-    """The ids of all runs that the YAML variants of an experiment ask for, of the profiles among ``values``.
+def whole_grid(
+    experiment: str, variant: str, values: Sequence[Mapping[str, Any]] = (), *, configs: Path = CONFIGS
+) -> list[Run]:
+    """All runs that a variant asks for.
 
-    ``values`` are the configs of stored runs: where a variant lists ``"*"`` for a key, their values of that key count
-    as given on the command line, nothing else of them does. None for an experiment without YAML: it has no grid.
+    ``values`` are the configs of stored runs: where the variant lists ``"*"`` for a key, those of its profile count as
+    given on the command line, in this key alone.
     """
     experiment = experiment.removeprefix("experiments.")
-    folder = _folder(experiment, configs)
-    variants = sorted(path.stem for path in folder.glob("*.yaml"))
-    if not variants:
-        return None
-    schema, ids = experiment_module(experiment).Config, set()
-    for stored, blocks in (_read_variant(folder, variant) for variant in variants):
-        profile = stored.get("profile", getattr(schema, "profile", None))
-        own = [config for config in values if config.get("profile") == profile]
-        keys = {key for block in blocks for key, listed in block.items() if ANY in listed}
-        asked = [{}, *({key: config[key] for key in keys if key in config} for config in own)] if own else []
-        for overrides in (o for i, o in enumerate(asked) if o not in asked[:i]):
-            ids |= {run.run_id for run in _expanded(experiment, (stored, blocks), overrides)}
-    return ids
-
-
-def _folder(experiment: str, configs: Path) -> Path:
-    return configs / experiment.split(".")[-1]
-
-
-def _expanded(experiment: str, variant: tuple[dict[str, Any], list[Block]], overrides: dict[str, Any]) -> list[Run]:
     schema = experiment_module(experiment).Config
-    stored, blocks = variant
-    chosen = _open_to(blocks, overrides)
-    points = [point for block in chosen for point in _grid(schema, stored, block, overrides)]
-    runs = [Run(experiment, typed(schema, point, experiment)) for point in points]
+    found = _read_variant(experiment, schema, variant, configs)
+    own = [config for config in values if config.get("profile") == found.stored.get("profile")]
+    keys = {key for block in found.blocks for key, listed in block.items() if ANY in listed}
+    asked = [{}, *({key: config[key] for key in keys if key in config} for config in own)]
+    different = (overrides for i, overrides in enumerate(asked) if overrides not in asked[:i])
+    return _once(run for overrides in different for run in _grid(experiment, schema, found, overrides))
+
+
+def variants(experiment: str, *, configs: Path = CONFIGS) -> list[str]:
+    """The YAML files of an experiment, by name."""
+    return sorted(path.stem for path in (configs / experiment.split(".")[-1]).glob("*.yaml"))
+
+
+def _grid(experiment: str, schema: type, variant: Variant, overrides: dict[str, Any]) -> list[Run]:
+    """The union of the blocks' grids; an override replaces what a block sweeps over, or pins it."""
+    base = OmegaConf.to_container(_merge(schema, variant.stored, experiment))
+    pinned, swept = _pinned_and_swept(schema, overrides, experiment)
+    points: list[Run] = []
+    for block in _open_to(variant.blocks, overrides):
+        sweep = {key: values for key, values in block.items() if key not in overrides} | swept
+        for values in itertools.product(*sweep.values()):
+            point = copy.deepcopy(base)
+            for key, value in [*zip(sweep, values, strict=True), *pinned.items()]:
+                kind_of(schema, key, experiment)
+                _assign(point, key, value, experiment)
+            points.append(Run(experiment, typed(schema, point, experiment)))  # type: ignore[arg-type]
+    return _once(points)
+
+
+def _once(runs: Iterable[Run]) -> list[Run]:
     return list({run.run_id: run for run in runs}.values())
+
+
+def _pinned_and_swept(
+    schema: type, overrides: dict[str, Any], origin: str
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """The overrides that are one value, and those that are several values of a field that takes one."""
+    pinned, swept = {}, {}
+    for key, value in overrides.items():
+        if get_origin(kind_of(schema, key, origin)) is list:
+            pinned[key] = value if isinstance(value, list) else [value]
+        elif not isinstance(value, list):
+            pinned[key] = value
+        elif value:
+            swept[key] = value
+        else:
+            raise UserError(f"{key}=[] sweeps over nothing: give it at least one value")
+    return pinned, swept
 
 
 def _open_to(blocks: list[Block], overrides: dict[str, Any]) -> list[Block]:
@@ -120,46 +159,82 @@ def _open_to(blocks: list[Block], overrides: dict[str, Any]) -> list[Block]:
     return [{key: [v for v in values if v != ANY] for key, values in block.items()} for block in blocks]
 
 
-def _grid(schema: type, stored: dict[str, Any], block: Block, overrides: dict[str, Any]) -> list[dict[str, Any]]:
-    """The points of one sweep block; an override replaces what it sweeps over, or pins it."""
-    swept = {key: value for key, value in overrides.items() if isinstance(value, list) and not _is_list(schema, key)}
-    for key, values in swept.items():
-        if not values:
-            raise UserError(f"{key}=[] sweeps over nothing: give it at least one value")
-    sweep = {key: values for key, values in block.items() if key not in overrides} | swept
-    pinned = {key: value for key, value in overrides.items() if key not in swept}
-    base = _merged(stored, pinned)
-    return [{**base, **dict(zip(sweep, point, strict=True))} for point in itertools.product(*sweep.values())]
+def kind_of(schema: type, key: str, origin: str) -> Any:
+    """The type at a dotted key, through dataclasses, lists and mappings.
+
+    Raises:
+        UserError: for a key that leads nowhere, with the nearest one.
+    """
+    kind: Any = schema
+    for name in key.split("."):
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            hints = get_type_hints(kind)
+            names = [field.name for field in dataclasses.fields(kind)]
+            if name not in names:
+                nearest = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {nearest[0]}?" if nearest else f"it has {', '.join(names)}"
+                owner = origin if kind is schema else kind.__name__
+                raise UserError(f"{owner} has no config key {name!r}{'' if name == key else f' ({key})'}: {hint}")
+            kind = hints[name]
+        elif get_origin(kind) is dict or (get_origin(kind) is list and name.isdecimal()):
+            kind = get_args(kind)[-1]
+        elif get_origin(kind) is list:
+            raise UserError(f"{key}: {name!r} is no entry of a list: count them from 0, or give the whole list")
+        else:
+            raise UserError(f"{key}: there is nothing below a plain value: leave out .{name}")
+    return kind
 
 
-def _merged(stored: dict[str, Any], pinned: dict[str, Any]) -> dict[str, Any]:
-    """The YAML's values with those of the command line over them, key by key also inside a mapping."""
-    merged = OmegaConf.to_container(OmegaConf.merge(OmegaConf.create(stored), OmegaConf.create(pinned)))
-    return {str(key): value for key, value in dict(merged).items()}  # type: ignore[arg-type]
+def _assign(values: Any, key: str, value: Any, origin: str) -> None:
+    """Set a dotted key inside plain mappings and lists; a mapping is laid over the one that is there."""
+    *above, last = key.split(".")
+    for name in above:
+        values = values[_place(values, name, key, origin)]
+    place = _place(values, last, key, origin)
+    values[place] = _laid_over(values.get(last) if isinstance(values, dict) else values[place], value)
 
 
-def _parse(arguments: list[str]) -> dict[str, Any]:
-    for argument in arguments:
-        if "=" not in argument:
-            raise UserError(f"{argument!r} is not of the form key=value")
+def _place(values: Any, name: str, key: str, origin: str) -> str | int:
+    if isinstance(values, dict):
+        return name
+    if int(name) >= len(values):
+        raise UserError(f"{origin}: {key} is out of range: the list has {len(values)} entries, counted from 0")
+    return int(name)
+
+
+def _laid_over(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: _laid_over(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def _parse(argument: str) -> tuple[str, Any]:
+    """``key=value``; values with commas between them are a list."""
+    key, equals, text = argument.partition("=")
+    if not (key and equals):
+        raise UserError(f"{argument!r} is not of the form key=value: name a key before the =, its value after it")
+    if not text:
+        raise UserError(f"{argument!r} gives no value: write {key}=VALUE, or leave it out for the default")
     try:
-        return dict(OmegaConf.to_container(OmegaConf.from_dotlist(arguments)))  # type: ignore[arg-type]
+        values = OmegaConf.to_container(OmegaConf.create(f"[{text}]"))
     except (yaml.YAMLError, OmegaConfBaseException) as error:
-        raise UserError(
-            f"{' '.join(arguments)} cannot be read ({str(error).splitlines()[0]}): quote the value"
-        ) from error
+        raise UserError(f"{argument} cannot be read ({str(error).splitlines()[0]}): quote the value") from error
+    assert isinstance(values, list)
+    return key, values[0] if len(values) == 1 else values
 
 
-def _read_variant(folder: Path, variant: str) -> tuple[dict[str, Any], list[Block]]:
-    path = folder / f"{variant}.yaml"
-    if not path.exists():
-        known = sorted(p.stem for p in folder.glob("*.yaml"))
-        if variant == DEFAULT_VARIANT and not known:
-            return {}, [{}]
+def _read_variant(experiment: str, schema: type, variant: str, configs: Path) -> Variant:
+    known = variants(experiment, configs=configs)
+    if variant == DEFAULT_VARIANT and not known:
+        return Variant({}, [{}])
+    path = configs / experiment.split(".")[-1] / f"{variant}.yaml"
+    if variant not in known:
         raise UserError(f"{path} does not exist: config is one of {', '.join(known) or 'none yet'}")
     stored = read_mapping(path)
     sweep = stored.pop("sweep", None) or {}
-    return stored, [_block(entry, path) for entry in (sweep if isinstance(sweep, list) else [sweep])]
+    if any(field.name == "profile" for field in dataclasses.fields(schema)):
+        stored.setdefault("profile", variant)
+    return Variant(stored, [_block(entry, path) for entry in (sweep if isinstance(sweep, list) else [sweep])])
 
 
 def _block(sweep: Any, path: Path) -> Block:
@@ -184,19 +259,21 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 def typed(schema: type[Schema], point: Mapping[str, Any], origin: str) -> Schema:
     """An instance of a dataclass; unknown keys (with the nearest one) and wrong types are refused."""
-    names = [field.name for field in dataclasses.fields(schema)]  # type: ignore[arg-type]
-    for key in point:
-        if key.split(".")[0] not in names:
-            nearest = difflib.get_close_matches(key, names, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"it has {', '.join(names)}"
-            raise UserError(f"{origin} has no config key {key!r}: {hint}")
+    merged = _merge(schema, point, origin)
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(point)))
         return OmegaConf.to_object(merged)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
-        raise UserError(f"config of {origin}: {str(error).splitlines()[0]} (key {error.full_key})") from error
+        raise _refusal(error, origin) from error
 
 
-def _is_list(schema: type, key: str) -> bool:
-    kinds = {field.name: str(field.type) for field in dataclasses.fields(schema)}
-    return kinds.get(key, "").lower().startswith(("list", "tuple"))
+def _merge(schema: type, point: Mapping[str, Any], origin: str) -> DictConfig:
+    for key in point:
+        kind_of(schema, key, origin)
+    try:
+        return OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(point)))  # type: ignore[return-value]
+    except OmegaConfBaseException as error:
+        raise _refusal(error, origin) from error
+
+
+def _refusal(error: OmegaConfBaseException, origin: str) -> UserError:
+    return UserError(f"config of {origin}: {str(error).splitlines()[0]} (key {error.full_key}): mend this value")

@@ -15,7 +15,7 @@ from typing import Any
 from ..__main__ import main as command_line
 from .config import CONFIGS, experiment_module
 
-_USAGE = "usage: python -m {path} [config=VARIANT] [key=value ...] [--launcher inline|local|slurm] [--dry-run]"
+_USAGE = "usage: python -m {path} [config=VARIANT] [key=value ...] [--launcher NAME] [--dry-run]"
 
 
 def main(experiment: str, arguments: list[str] | None = None) -> None:

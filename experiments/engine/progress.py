@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 Chunk = TypeVar("Chunk", bound=Sized)
 
 
-def watched(outcomes: Iterable[Item], total: int, label: str, *, unit: str = "run") -> Iterator[Item]:
+def progress_bar(outcomes: Iterable[Item], total: int, label: str, *, unit: str = "run") -> Iterator[Item]:
     """Pass outcomes through and show how many of each kind there are so far."""
     counts: Counter[Item] = Counter()
 
@@ -28,10 +28,12 @@ def watched(outcomes: Iterable[Item], total: int, label: str, *, unit: str = "ru
     def line(done: int, minutes: float) -> str:
         return f"{done} of {total} ({_summary(counts)}), {minutes:.0f} min left"
 
-    return _shown(outcomes, total, label, note, line, unit=unit)
+    return _show(outcomes, total, label, note, line, unit=unit)
 
 
-def counted(batches: Iterable[Chunk], total: int | None, label: str, unit: str, *, done: int = 0) -> Iterator[Chunk]:
+def batch_progress_bar(
+    batches: Iterable[Chunk], total: int | None, label: str, unit: str, *, done: int = 0
+) -> Iterator[Chunk]:
     """Pass batches, or the bytes ``B`` of a download, through and show how many of ``total`` have come.
 
     ``done`` were there before; a total of None is not known beforehand.
@@ -43,12 +45,10 @@ def counted(batches: Iterable[Chunk], total: int | None, label: str, unit: str, 
         left = f", {minutes:.0f} min left" if total is not None else ""
         return f"{now / scale:,.0f}{share} {name}{left}"
 
-    return _shown(
-        batches, total, label, lambda batch, _: len(batch), line, unit=unit, done=done, unit_scale=unit == "B"
-    )
+    return _show(batches, total, label, lambda batch, _: len(batch), line, unit=unit, done=done, unit_scale=unit == "B")
 
 
-def _shown(
+def _show(
     items: Iterable[Item],
     total: int | None,
     label: str,

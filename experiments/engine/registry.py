@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -24,7 +26,13 @@ def _walk(package: ModuleType) -> Iterator[ModuleType]:
             yield from _walk(module)
 
 
-class Entry(NamedTuple, Generic[Make]):
+def summaries(folder: Path) -> dict[str, str]:
+    """The modules of a folder with the first lines of their docstrings; read from the sources, nothing is imported."""
+    paths = sorted(folder.glob("[!_]*.py"))
+    return {path.stem: (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n")[0] for path in paths}
+
+
+class Registered(NamedTuple, Generic[Make]):
     """What makes one thing from the records of one experiment."""
 
     experiment: str
@@ -36,18 +44,18 @@ class Registry(Generic[Make]):
 
     def __init__(self, package: str) -> None:
         self.package = package
-        self._entries: dict[str, Entry[Make]] = {}
+        self._entries: dict[str, Registered[Make]] = {}
 
     def __call__(self, label: str, experiment: str) -> Callable[[Make], Make]:
         def register(make: Make) -> Make:
             if label in self._entries:
                 raise ValueError(f"{self.package} has two entries {label!r}: name one of them differently")
-            self._entries[label] = Entry(experiment, make)
+            self._entries[label] = Registered(experiment, make)
             return make
 
         return register
 
-    def all(self) -> dict[str, Entry[Make]]:
+    def all(self) -> dict[str, Registered[Make]]:
         """Everything by its label, in the order of labels."""
         submodules(self.package)
         return dict(sorted(self._entries.items()))

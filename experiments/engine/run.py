@@ -27,7 +27,8 @@ from .wandb import Mode, Tracker
 THREADS = 1
 """Of every run under every launcher: sums come out in the same order, so the same seed gives the same bits."""
 
-Outcome = Literal["computed", "done before", "running elsewhere", "failed"]
+Outcome = Literal["computed", "done before", "running elsewhere", "failed", "submitted", "missing"]
+"""Of a run under a launcher; missing: its task ended without a record or a reason."""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from omegaconf import OmegaConf
 
 from trace.io.writing import plain, strict_json, write_atomically
 
-from .config import Run
+from .config import Run, read_mapping
 from .errors import UserError
 from .records import ROOT, Record
 
@@ -101,6 +101,11 @@ class RunDirectory:
         lines = path.read_text(encoding="utf-8").splitlines()
         return (lines[0], lines[1]) if len(lines) == 2 else None
 
+    def config(self) -> dict[str, Any]:
+        """The resolved config of a run that was begun; empty before."""
+        path = self.path / "config.yaml"
+        return read_mapping(path) if path.exists() else {}
+
     def begin(self, run: Run) -> None:
         """Store the resolved config and forget an earlier failure."""
         write_atomically(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(plain(run.values))))
@@ -140,6 +145,16 @@ class RunDirectory:
 def experiments_in(runs: Path) -> list[Path]:
     """The folders of a store that hold runs."""
     return sorted(path for path in runs.glob("*") if path.is_dir() and not path.name.startswith("."))
+
+
+def directories_in(folder: Path) -> list[RunDirectory]:
+    """The runs of an experiment's folder, whatever became of them."""
+    return [RunDirectory(path) for path in sorted(folder.glob("*")) if path.is_dir()]
+
+
+def finished_records(folder: Path) -> Iterator[Record]:
+    """The records of all finished runs in an experiment's folder."""
+    return (RunDirectory(path.parent).record() for path in sorted(folder.glob("*/record.json")))
 
 
 def unwritable(error: OSError, consequence: str = "what is finished is kept") -> UserError:

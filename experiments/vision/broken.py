@@ -15,7 +15,7 @@ from trace.io.images import open_image
 from trace.io.writing import write_atomically
 
 from ..engine.errors import UserError
-from ..engine.progress import watched
+from ..engine.progress import progress_bar
 from .images import ImageSet, digest, subset
 
 
@@ -34,7 +34,7 @@ def unreadable(image_set: ImageSet, *, workers: int = 0) -> tuple[str, ...]:
     with ThreadPoolExecutor(max(1, workers)) as threads:
         found = threads.map(is_readable, [image_set.root / path for path in image_set.paths])
         states = ("whole" if whole else "unreadable" for whole in found)
-        outcomes = list(watched(states, len(image_set.paths), label, unit="image"))
+        outcomes = list(progress_bar(states, len(image_set.paths), label, unit="image"))
     return tuple(path for path, state in zip(image_set.paths, outcomes, strict=True) if state == "unreadable")
 
 

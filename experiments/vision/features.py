@@ -29,7 +29,7 @@ from trace.io.errors import explain
 from trace.io.writing import write_atomically
 
 from ..engine.errors import UserError
-from ..engine.progress import counted
+from ..engine.progress import batch_progress_bar
 from ..engine.shared import locked
 from .backbone import Backbone, folded
 from .batches import Pictures, in_order
@@ -124,7 +124,7 @@ def _extract(
     started, before, total = time.monotonic(), rows.done, len(pictures)
     batches = in_order(total, batch_size, start=before)
     outputs = _on_cores if torch.device(device).type == "cpu" else _on_device
-    for found in counted(outputs(pictures, network, batches, device), total, label, "image", done=before):
+    for found in batch_progress_bar(outputs(pictures, network, batches, device), total, label, "image", done=before):
         rows.append(_narrowed(found, rows.dtype))
     seconds = time.monotonic() - started
     print(f"{label}: {total - before} images in {seconds:.0f} s, {(total - before) / seconds:.1f} images/s")

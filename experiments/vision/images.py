@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import os
+import pkgutil
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import Literal, NamedTuple
 
 from trace.io.splits import SplitEntry, read_split
@@ -20,11 +23,9 @@ from trace.io.splits import SplitEntry, read_split
 from ..engine.config import CONFIGS, read_mapping, typed
 from ..engine.errors import MissingFileError, UserError
 from ..engine.records import ROOT
+from . import datasets
 
 OnBroken = Literal["error", "skip"]
-FOLDERS = {"emoji": "emoji-1", "domainnet": "domainnet"}
-"""Where the known data sets stand below ``data_home()``."""
-
 SPLITS = ("train", "val", "test")
 _FIRST_DOMAINS = ("real", "painting", "sketch")
 _SHOWN = 3
@@ -143,14 +144,22 @@ class Dataset:
                 names = class_names(read_split(path), names, path)
         return tuple(names.get(label, f"class_{label}") for label in range(max(names, default=-1) + 1))
 
-    def images(self, domain: str, split: str, *, on_broken: OnBroken = "error") -> ImageSet:
-        """One split of one domain; files that it names and that are absent are an error, or skipped and named."""
+    def entries(self, domain: str, split: str) -> list[SplitEntry]:
+        """What the split file of a domain names.
+
+        Raises:
+            UserError: for a domain or a split that is not there.
+        """
         for kind, value, known in (("domain", domain, self.domains), ("split", split, self.splits)):
             if value not in known:
                 artists = f"; `python -m experiments data emoji --domains {known[0]} {value}` builds one that has it"
                 remedy = artists if (self.name, kind) == ("emoji", "domain") else ""
                 raise UserError(f"{self.name} has no {kind} {value!r}: it has {', '.join(known)}{remedy}")
-        entries = read_split(split_file(self.root, domain, split))
+        return read_split(split_file(self.root, domain, split))
+
+    def images(self, domain: str, split: str, *, on_broken: OnBroken = "error") -> ImageSet:
+        """One split of one domain; files that it names and that are absent are an error, or skipped and named."""
+        entries = self.entries(domain, split)
         paths, labels = tuple(entry.path for entry in entries), tuple(entry.label for entry in entries)
         named = ImageSet(self.name, domain, split, self.root, paths, labels, self.classes)
         return present(named, on_broken=on_broken)
@@ -170,17 +179,27 @@ def data_home() -> Path:
     return Path(os.environ.get("TRACE_DATA") or "~/.cache/trace").expanduser()
 
 
+def data_sets() -> list[str]:
+    """The files of `experiments.vision.datasets`, each a data set."""
+    return [found.name for found in pkgutil.iter_modules(datasets.__path__)]
+
+
+def data_set(name: str) -> ModuleType:
+    """The file of a data set: the ``FOLDER`` where it stands, ``FETCH``, the words that get it, and ``look``."""
+    return importlib.import_module(f"{datasets.__name__}.{name}")
+
+
 def load_dataset(name: str, *, root: Path | None = None) -> Dataset:
-    """``emoji``, ``domainnet``, or a YAML file for a folder of one's own: its path, or its name in configs/data.
+    """One of `data_sets`, or a YAML file for a folder of one's own: its path, or its name in configs/data.
 
     Raises:
         MissingFileError: where the data are not there, with the command that gets them.
     """
-    if name in FOLDERS:
-        folder = root or data_home() / FOLDERS[name]
+    if name in data_sets():
+        folder = root or data_home() / data_set(name).FOLDER
         domains = domains_in(folder)
         if not domains:
-            command = f"python -m experiments data {name}" + (" --download" if name == "domainnet" else "")
+            command = f"python -m experiments data {data_set(name).FETCH}"
             raise MissingFileError(f"{folder} holds no {name} (no DOMAIN_train.txt): get it with `{command}`")
         return Dataset(name, folder, domains, splits_in(folder, domains))
     config = _data_config(name)
@@ -191,7 +210,7 @@ def load_dataset(name: str, *, root: Path | None = None) -> Dataset:
 def _data_config(name: str) -> DataConfig:
     path = Path(name) if name.endswith((".yaml", ".yml")) else CONFIGS / "data" / f"{name}.yaml"
     if not path.exists():
-        known = ", ".join([*FOLDERS, *sorted(p.stem for p in (CONFIGS / "data").glob("*.yaml"))])
+        known = ", ".join([*data_sets(), *sorted(p.stem for p in (CONFIGS / "data").glob("*.yaml"))])
         raise MissingFileError(f"{path} does not exist: data is one of {known}, or the path of a YAML file")
     config = typed(DataConfig, read_mapping(path), str(path))
     if not config.domains:

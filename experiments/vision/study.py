@@ -65,6 +65,14 @@ class VisionConfig(ImageConfig):
     without validation) they give 96,000 steps; 572 images of the stand-in would get 540 and leave Q unfinished."""
 
 
+def check_data(config: ImageConfig, *domains: str) -> None:
+    """Refuse a data set, domains or splits that are not there, before anything is computed."""
+    dataset = load_dataset(config.data)
+    for domain in domains:
+        for split in dataset.splits:
+            dataset.entries(domain, split)
+
+
 class Domain(NamedTuple, Generic[Data]):
     """A domain's samples on one layer, or as pictures."""
 

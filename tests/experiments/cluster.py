@@ -7,11 +7,11 @@ import subprocess
 import time
 from collections import Counter
 
-from experiments.engine.launchers.slurm import Profile
+from experiments.engine.launchers.slurm import Cluster
 from experiments.engine.store import RunDirectory
 from tests.requirements import lacking
 
-PROFILE = Profile(partition="normal", minutes=5, signal_seconds=5, runs_per_task=4)
+CLUSTER = Cluster(partition="normal", minutes=5, signal_seconds=5, runs_per_task=4)
 
 
 def need_slurm():

@@ -53,10 +53,11 @@ def test_a_new_file_is_a_new_world(copy):
     sweep = ["run", "synthetic", "config=smoke", "world=narrowing", "wandb=off"]
     assert "2 computed" in run(copy, *sweep).stderr
     assert "2 done before" in run(copy, *sweep).stderr
-    run(copy, "collect")
-    run(copy, "tables", "--profile", "smoke", "--readme", "README.md")
+    records = ["--records", "trial"]
+    run(copy, "collect", "--all", *records)
+    run(copy, "tables", "--profile", "smoke", "--readme", "README.md", *records)
     table = (copy / "results" / "tables" / "rank-power.md").read_text()
     assert "| narrowing | mlp | labels invariant | TRACE-Proxy, OT |" in table
     assert "narrowing" in (copy / "README.md").read_text()
-    run(copy, "figures", "--profile", "smoke", "--only", "score-scatter", "attribution")
+    run(copy, "figures", "--profile", "smoke", *records, "--only", "score-scatter", "attribution")
     assert (copy / "results" / "figures" / "score-scatter.png").stat().st_size > 10_000

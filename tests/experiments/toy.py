@@ -18,7 +18,7 @@ class Config:
     seed: int = 0
     scale: float = 1.0
     mode: str = "plain"
-    """plain, fail, slow, kill (dies without a word after its first step), memory (200 MB) or steps (6 seconds)."""
+    """plain, fail, slow, kill (dies without a word after its first step), memory (200 MB), steps (6 seconds), empty."""
     layers: list[int] = field(default_factory=lambda: [2])
 
 
@@ -31,6 +31,8 @@ def run(config, context):
     with open(os.environ["TOY_COUNTER"], "a") as counter:
         counter.write(f"{config.seed} {config.scale}\n")
     print("hello from", config.seed)
+    if config.mode == "empty":
+        return {"seed": config.seed}
     if config.mode == "fail":
         raise RuntimeError(f"seed {config.seed} fails on purpose")
     if config.mode == "slow":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +18,7 @@ from ..interrupt import GRACE_SECONDS
 from ..run import Outcome, execute
 from ..store import RunDirectory
 from ..wandb import Mode
+from . import LaunchPlan
 
 
 @dataclass
@@ -26,17 +29,31 @@ class Worker:
     run: Run
 
 
-def local(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int = 1) -> Iterator[Outcome]:
+def add_arguments(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--processes", type=_positive, metavar="N", help="runs at the same time (default: all cores)")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
+
+
+def plan(todo: list[Run], *, runs: Path, processes: int | None = None) -> LaunchPlan:
+    return LaunchPlan(len(todo), processes or os.cpu_count() or 1)
+
+
+def launch(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int | None = None) -> Iterator[Outcome]:
     """The outcomes of all runs as they come in.
 
     Raises:
         OSError: from a worker that cannot write the run store; the others are stopped.
     """
-    waiting = todo[::-1]
+    waiting, most = todo[::-1], processes or os.cpu_count() or 1
     crew: dict[Connection, Worker] = {}
     try:
         while waiting or crew:
-            while waiting and len(crew) < processes:
+            while waiting and len(crew) < most:
                 connection, worker = _hire(waiting.pop(), runs, wandb)
                 crew[connection] = worker
             for ready in wait(list(crew)):

@@ -7,12 +7,15 @@ relaunch computes it.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +23,16 @@ from trace.io.writing import write_atomically
 
 from ..config import Run, read_mapping, typed
 from ..errors import UserError
-from ..interrupt import GRACE_SECONDS
+from ..interrupt import GRACE_SECONDS, uninterrupted
 from ..records import ROOT
-from ..run import execute
-from ..store import RunDirectory, unwritable
+from ..run import Outcome, execute
+from ..store import RunDirectory, State, unwritable
 from ..wandb import Mode
+from . import LaunchPlan
 
-PROFILES = ROOT / "slurm" / "profiles"
+CLUSTERS = ROOT / "slurm" / "profiles"
+DEFAULT_CLUSTER = "cpu"
+WAIT_SECONDS = 2.0
 
 
 class QueueUnknownError(RuntimeError):
@@ -34,7 +40,7 @@ class QueueUnknownError(RuntimeError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Profile:
+class Cluster:
     """What a task asks the cluster for."""
 
     partition: str | None = None
@@ -64,13 +70,68 @@ class Profile:
             )
 
 
-def load_profile(name: str, folder: Path = PROFILES) -> Profile:
+def load_cluster(name: str, folder: Path = CLUSTERS) -> Cluster:
     """``slurm/profiles/NAME.yaml``."""
     path = folder / f"{name}.yaml"
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
-        raise UserError(f"{path} does not exist: --profile is one of {known}")
-    return typed(Profile, read_mapping(path), str(path))
+        raise UserError(f"{path} does not exist: --cluster is one of {known}")
+    return typed(Cluster, read_mapping(path), str(path))
+
+
+def add_arguments(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--cluster", metavar="NAME", help=f"slurm/profiles/NAME.yaml (default: {DEFAULT_CLUSTER})")
+    parser.add_argument("--wait", action="store_true", help="until the array has left the queue (default: return)")
+
+
+def plan(todo: list[Run], *, runs: Path, cluster: str | None = None, wait: bool = False) -> LaunchPlan:
+    """The array with its sbatch script; no cluster is needed to see it."""
+    chosen = load_cluster(cluster or DEFAULT_CLUSTER)
+    return LaunchPlan(len(_packs(todo, chosen)), chosen.parallel, script(todo, chosen, runs=runs) if todo else "")
+
+
+def launch(
+    todo: list[Run], *, runs: Path, wandb: Mode = "off", cluster: str | None = None, wait: bool = False
+) -> Iterator[Outcome]:
+    """Submit one array; with ``wait``, follow it to its end. Ctrl-C leaves the array in the queue."""
+    jobs: list[str] = []
+    try:
+        with uninterrupted():
+            jobs = submit(todo, load_cluster(cluster or DEFAULT_CLUSTER), runs=runs, wandb=wandb)
+        array = jobs[0].split("_")[0]
+        print(f"{len(todo)} runs in {len(jobs)} tasks of array {array}; `status` follows them", file=sys.stderr)
+        if wait:
+            _wait_for(jobs)
+    except KeyboardInterrupt:
+        raise SystemExit(_interruption(jobs)) from None
+    for run in todo:
+        yield _OUTCOMES[RunDirectory.of(run, runs).state()] if wait else "submitted"
+
+
+_OUTCOMES: dict[State, Outcome] = {
+    "done": "computed",
+    "running": "running elsewhere",
+    "failed": "failed",
+    "missing": "missing",
+}
+
+
+def _interruption(jobs: list[str]) -> str:
+    if not jobs:
+        return "interrupted: nothing was submitted"
+    array = jobs[0].split("_")[0]
+    return f"interrupted: array {array} goes on in the queue; `status` follows it, `scancel {array}` stops it"
+
+
+def _wait_for(jobs: list[str]) -> None:
+    """Until the queue says that it holds none of them; no answer is no reason to stop."""
+    while True:
+        time.sleep(WAIT_SECONDS)
+        try:
+            if not queue_states(jobs):
+                return
+        except QueueUnknownError as error:
+            print(f"the queue does not answer ({error}), asking again", file=sys.stderr)
 
 
 class Pack:
@@ -89,7 +150,7 @@ class Pack:
         return DelayedSubmission(self, pack)
 
 
-def submit(todo: list[Run], profile: Profile, *, runs: Path, wandb: Mode = "off", name: str) -> list[str]:
+def submit(todo: list[Run], cluster: Cluster, *, runs: Path, wandb: Mode = "off") -> list[str]:
     """Submit one array with one sbatch call and return its job ids at once; each run remembers its job and log.
 
     An array whose files cannot be written is withdrawn: its tasks would find nothing to do, and a relaunch loses
@@ -97,11 +158,11 @@ def submit(todo: list[Run], profile: Profile, *, runs: Path, wandb: Mode = "off"
     """
     if not shutil.which("sbatch"):
         raise UserError("sbatch is not on this machine: submit from a login node, or use --launcher local")
-    title = f"{name.split('.')[-1]}-{uuid.uuid4().hex[:8]}"
-    packs = _packs(todo, profile)
-    work = Pack(runs.resolve(), wandb, min(GRACE_SECONDS, profile.signal_seconds / 2))
+    title = f"{_name(todo)}-{uuid.uuid4().hex[:8]}"
+    packs = _packs(todo, cluster)
+    work = Pack(runs.resolve(), wandb, min(GRACE_SECONDS, cluster.signal_seconds / 2))
     try:
-        jobs = _executor(profile, runs, title).map_array(work, packs)
+        jobs = _executor(cluster, runs, title).map_array(work, packs)
         for job, pack in zip(jobs, packs, strict=True):
             for run in pack:
                 _remember(RunDirectory.of(run, runs).path, job.job_id, str(job.paths.stdout))
@@ -127,16 +188,16 @@ def _withdraw(title: str) -> str:
     return "nothing is left in the queue"
 
 
-def script(todo: list[Run], profile: Profile, *, runs: Path, name: str) -> str:
+def script(todo: list[Run], cluster: Cluster, *, runs: Path) -> str:
     """The sbatch script that `submit` would send; no cluster is needed to see it."""
     from submitit.slurm.slurm import _make_sbatch_string
 
-    tasks = len(_packs(todo, profile))
+    tasks = len(_packs(todo, cluster))
     return _make_sbatch_string(
         command=f"{shlex.quote(sys.executable)} -u -m submitit.core._submit {shlex.quote(_folder(runs))}",
         folder=_folder(runs),
         map_count=tasks if tasks > 1 else None,
-        **_parameters(profile, name.split(".")[-1]),
+        **_parameters(cluster, _name(todo)),
     )
 
 
@@ -153,16 +214,22 @@ def queue_states(job_ids: list[str]) -> dict[str, str]:
     arrays = sorted({job_id.split("_")[0] for job_id in job_ids})
     found = subprocess.run(
         ["squeue", "--noheader", "--array", "--format=%i %T", f"--jobs={','.join(arrays)}"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if found.returncode and "Invalid job id" not in found.stderr:  # which it says of jobs that ended long ago
         raise QueueUnknownError(found.stderr.strip())
     return dict(line.split(maxsplit=1) for line in found.stdout.splitlines() if " " in line)
 
 
-def _packs(todo: list[Run], profile: Profile) -> list[list[Run]]:
-    size = max(1, profile.runs_per_task)
+def _packs(todo: list[Run], cluster: Cluster) -> list[list[Run]]:
+    size = max(1, cluster.runs_per_task)
     return [todo[start : start + size] for start in range(0, len(todo), size)]
+
+
+def _name(todo: list[Run]) -> str:
+    return todo[0].experiment.split(".")[-1]
 
 
 def _folder(runs: Path) -> str:
@@ -170,27 +237,27 @@ def _folder(runs: Path) -> str:
     return str(runs.resolve() / ".slurm" / "%A")
 
 
-def _executor(profile: Profile, runs: Path, title: str) -> Any:
+def _executor(cluster: Cluster, runs: Path, title: str) -> Any:
     import submitit
 
-    executor = submitit.SlurmExecutor(folder=_folder(runs), max_num_timeout=profile.max_timeouts)
-    executor.update_parameters(**_parameters(profile, title))
+    executor = submitit.SlurmExecutor(folder=_folder(runs), max_num_timeout=cluster.max_timeouts)
+    executor.update_parameters(**_parameters(cluster, title))
     return executor
 
 
-def _parameters(profile: Profile, title: str) -> dict[str, Any]:
-    """The profile in the words of sbatch."""
+def _parameters(cluster: Cluster, title: str) -> dict[str, Any]:
+    """A cluster in the words of sbatch."""
     return {
         "job_name": title,
-        "time": profile.minutes,
-        "cpus_per_task": profile.cpus_per_task,
-        "partition": profile.partition,
-        "account": profile.account,
-        "qos": profile.qos,
-        "gres": profile.gres,
-        "mem": profile.mem,
-        "signal_delay_s": profile.signal_seconds,
-        "array_parallelism": profile.parallel,
+        "time": cluster.minutes,
+        "cpus_per_task": cluster.cpus_per_task,
+        "partition": cluster.partition,
+        "account": cluster.account,
+        "qos": cluster.qos,
+        "gres": cluster.gres,
+        "mem": cluster.mem,
+        "signal_delay_s": cluster.signal_seconds,
+        "array_parallelism": cluster.parallel,
         "setup": [f"cd {shlex.quote(str(ROOT))}", f"export PYTHONPATH={shlex.quote(str(ROOT))}:$PYTHONPATH"],
-        "additional_parameters": {"requeue": True} if profile.requeue else {"no-requeue": True},
+        "additional_parameters": {"requeue": True} if cluster.requeue else {"no-requeue": True},
     }

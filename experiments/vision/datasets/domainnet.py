@@ -19,8 +19,8 @@ from trace.io.splits import read_split
 from ...engine.errors import UserError
 from ..fetch.archives import unpack
 from ..fetch.downloads import fetch
-from ..images import load_dataset, split_file
-from .check import Expected, SplitReport, check
+from ..images import data_home, load_dataset, split_file
+from ..split_report import Expected, SplitReport, check
 
 _COUNTS = {
     "real": (120_906, 52_041),
@@ -37,11 +37,13 @@ EXPECTED = {
 }
 
 
+FOLDER = "domainnet"
+FETCH = "domainnet --download"
 HOME = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
 SPLITS_URL = f"{HOME}domainnet/txt/"
 
 
-class Archive(NamedTuple):
+class PublishedArchive(NamedTuple):
     """A published archive with the images of one domain."""
 
     url: str
@@ -52,11 +54,22 @@ class Archive(NamedTuple):
 
 
 PARTS = {
-    "real": Archive(f"{HOME}real.zip", 6_062_039_589, "d7fe010b", "251d63"),
-    "painting": Archive(f"{HOME}groundtruth/painting.zip", 3_679_366_174, "fa47e6d4", "770015"),
-    "sketch": Archive(f"{HOME}sketch.zip", 2_633_992_926, "23a7dbae", "c499fc"),
+    "real": PublishedArchive(f"{HOME}real.zip", 6_062_039_589, "d7fe010b", "251d63"),
+    "painting": PublishedArchive(f"{HOME}groundtruth/painting.zip", 3_679_366_174, "fa47e6d4", "770015"),
+    "sketch": PublishedArchive(f"{HOME}sketch.zip", 2_633_992_926, "23a7dbae", "c499fc"),
 }
 """Painting outside of the ``groundtruth`` folder misses files that the splits name."""
+
+
+def look(
+    root: Path | None, domains: tuple[str, ...] | None, *, images: bool = False, download: bool = False
+) -> list[SplitReport]:
+    """Check the copy at hand, after fetching what is missing of it where that was asked for."""
+    folder = root or data_home() / FOLDER
+    if download:
+        fetch_domains(folder, domains or tuple(PARTS))
+    print(f"domainnet is looked for in {folder}")
+    return verify(folder, domains=domains, images=images)
 
 
 def verify(
@@ -66,11 +79,11 @@ def verify(
     return check(load_dataset("domainnet", root=root), domains=domains, expected=expected, images=images)
 
 
-def download(
+def fetch_domains(
     root: Path,
     domains: Iterable[str] = tuple(PARTS),
     *,
-    parts: Mapping[str, Archive] = PARTS,
+    parts: Mapping[str, PublishedArchive] = PARTS,
     splits_url: str = SPLITS_URL,
     expected: Expected = EXPECTED,
     pause: float = 2.0,
@@ -95,7 +108,7 @@ def download(
             _fetch_images(root, domain, parts[domain], pause)
 
 
-def _fetch_images(root: Path, domain: str, part: Archive, pause: float) -> None:
+def _fetch_images(root: Path, domain: str, part: PublishedArchive, pause: float) -> None:
     """One archive; the folder of the domain appears when all of it is unpacked."""
     target = root / domain
     if target.exists():
@@ -116,7 +129,7 @@ def _has_all(root: Path, domain: str) -> bool:
     return all((root / entry.path).is_file() for entry in entries)
 
 
-def _matches(part: Archive) -> Callable[[Path], str | None]:
+def _matches(part: PublishedArchive) -> Callable[[Path], str | None]:
     def wrong(path: Path) -> str | None:
         size = path.stat().st_size
         if size != part.size:

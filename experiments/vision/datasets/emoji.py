@@ -27,9 +27,10 @@ from trace.io.splits import SplitEntry, split_text
 from trace.io.writing import write_atomically
 
 from ...engine.errors import UserError
-from ...engine.progress import watched
+from ...engine.progress import progress_bar
 from ..fetch.npm import Package, pack, unpack_package
-from ..images import FOLDERS, class_counts, data_home, digest, load_dataset, split_file
+from ..images import class_counts, data_home, digest, load_dataset, split_file
+from ..split_report import SplitReport, check
 
 SHARES = {"train": 0.50, "val": 0.15, "test": 0.35}
 
@@ -238,7 +239,8 @@ def _svg(icon: dict[str, object], width: int, height: int) -> str:
     )
 
 
-NAME = FOLDERS["emoji"]
+FOLDER = "emoji-1"
+FETCH = "emoji"
 DOMAINS = ("real", "painting", "sketch")
 SIZE = 224
 MANIFEST = "manifest.json"
@@ -259,7 +261,30 @@ class _Painted(NamedTuple):
 
 def folder_of(domains: tuple[str, ...] = DOMAINS) -> Path:
     """Where a choice of domains is kept: other artists leave other things in common, and so are another data set."""
-    return data_home() / (NAME if domains == DOMAINS else "-".join([NAME, *domains]))
+    return data_home() / (FOLDER if domains == DOMAINS else "-".join([FOLDER, *domains]))
+
+
+def look(
+    root: Path | None, domains: tuple[str, ...] | None, *, images: bool = False, download: bool = False
+) -> list[SplitReport]:
+    """Build it where it is absent, and check what is there."""
+    if download:
+        raise UserError("emoji is built where it is absent: leave --download out")
+    folder = ensure(root, domains=domains)
+    print(f"emoji is in {folder}")
+    found = load_dataset("emoji", root=folder)
+    if folder != folder_of():
+        print(as_own(folder, found.domains))
+    return check(found, images=images)
+
+
+def as_own(folder: Path, domains: tuple[str, ...]) -> str:
+    """How an experiment names a folder with other artists than the data set's own."""
+    page = f"name: {folder.name}\nroot: {folder.resolve()}\ndomains: [{', '.join(domains)}]"
+    return (
+        f"`data=emoji` is another one: write these lines to configs/data/{folder.name}.yaml and pass\n"
+        f"data={folder.name} source={domains[0]} target={domains[-1]}\n\n{page}\n"
+    )
 
 
 def ensure(root: Path | None = None, *, domains: tuple[str, ...] | None = None) -> Path:
@@ -338,7 +363,7 @@ def _paint_and_split(tree: Path, drawings: Mapping[str, Mapping[str, Drawing]], 
             entries = [SplitEntry(_relative(domain, thing), CLASSES.index(thing.label)) for thing in members]
             write_atomically(split_file(tree, domain, split), split_text(entries), sync=False)
     return {
-        "name": NAME,
+        "name": FOLDER,
         "domains": list(drawings),
         "size": SIZE,
         "things": len(kept),
@@ -353,7 +378,7 @@ def _paint_and_split(tree: Path, drawings: Mapping[str, Mapping[str, Drawing]], 
 def _painted(tree: Path, drawings: Mapping[str, Mapping[str, Drawing]], things: list[Thing]) -> Iterator[_Painted]:
     """Every thing by every artist, written below ``tree``."""
     work = [(domain, thing) for domain in drawings for thing in things]
-    steps = watched((domain for domain, _ in work), len(work), "emoji", unit="image")
+    steps = progress_bar((domain for domain, _ in work), len(work), "emoji", unit="image")
     for (domain, thing), _ in zip(work, steps, strict=True):
         image = picture(drawings[domain][thing.key], SIZE)
         path = tree / _relative(domain, thing)

@@ -15,7 +15,7 @@ from typing import IO
 from trace.io.errors import explain
 
 from ...engine.errors import UserError
-from ...engine.progress import counted
+from ...engine.progress import batch_progress_bar
 
 TIMEOUT_SECONDS = 60.0
 ATTEMPTS = 5
@@ -99,7 +99,7 @@ def _append(url: str, file: IO[bytes], size: int | None, timeout: float) -> None
                 start = 0
             announced = response.headers.get("Content-Length")
             end = size if size is not None else start + int(announced) if announced else None
-            for chunk in counted(_chunks(response), end, url.rsplit("/", 1)[-1], "B", done=start):
+            for chunk in batch_progress_bar(_chunks(response), end, url.rsplit("/", 1)[-1], "B", done=start):
                 file.write(chunk)
     except urllib.error.HTTPError as error:
         if error.code == 416:

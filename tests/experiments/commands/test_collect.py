@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from experiments.__main__ import main
 from experiments.commands.collect import Counts, collect
 from experiments.engine.config import Run, expand
 from experiments.engine.records import ROOT, read_records
@@ -18,9 +19,10 @@ def configs(tmp_path):
     folder = tmp_path / "configs" / "toy"
     folder.mkdir(parents=True)
     (folder / "cpu.yaml").write_text(
-        'profile: cpu\nscale: 2.0\nsweep:\n- {mode: [plain, "*"], seed: [0, 1]}\n- {mode: [slow], seed: [7]}\n'
+        'scale: 2.0\nsweep:\n- {mode: [plain, "*"], seed: [0, 1]}\n- {mode: [slow], seed: [7]}\n'
     )
-    (folder / "paper.yaml").write_text("profile: paper\nsweep: {seed: [0, 1]}\n")
+    (folder / "paper.yaml").write_text("sweep: {seed: [0, 1]}\n")
+    (folder / "smoke.yaml").write_text("scale: 0.5\n")
     return tmp_path / "configs"
 
 
@@ -59,7 +61,7 @@ def test_an_open_key_takes_new_values_but_nothing_else_of_their_runs(tmp_path, c
 
 
 def test_every_profile_has_its_own_grids(tmp_path, configs):
-    paper = expand(TOY, ["profile=paper"], configs=configs)
+    paper = expand(TOY, ["config=paper"], configs=configs)
     counts, _ = collected(tmp_path, configs, [*paper, Run(TOY, Config(profile="paper", seed=2))])
     assert counts == (2, 2, 1)
     (other,) = (Run(TOY, Config(profile="mine")),)
@@ -72,15 +74,22 @@ def test_nothing_but_trials_writes_nothing(tmp_path, configs):
     assert ids == set()
 
 
-def test_without_any_yaml_there_is_no_grid(tmp_path):
-    assert collected(tmp_path, tmp_path / "nowhere", [Run(TOY, Config(seed=s)) for s in range(3)])[0] == Counts(3, 3)
+def test_smoke_runs_and_runs_without_any_yaml_are_trials(tmp_path, configs):
+    assert collected(tmp_path, configs, expand(TOY, ["config=smoke"], configs=configs))[0] == (0, 0, 1)
+    own = [Run(TOY, Config(seed=seed)) for seed in range(3)]
+    assert collected(tmp_path / "own", tmp_path / "nowhere", own)[0] == (0, 0, 3)
+    assert collected(tmp_path / "own", tmp_path / "nowhere", [], everything=True)[0] == Counts(3, 3)
+
+
+def test_trials_never_enter_the_tracked_records(tmp_path):
+    with pytest.raises(SystemExit, match="must not enter results/records: name a folder with --records"):
+        main(["collect", "--all", "--runs", str(tmp_path)])
 
 
 def test_the_committed_worlds_and_one_of_your_own_are_in_the_grid(tmp_path):
     """README: `run synthetic world=NAME`, then `collect`; a Moons run with other layers stays out."""
-    runs = [*expand("synthetic", ["config=smoke", "world=mine"]),
-            *expand("synthetic", ["config=smoke", "world=moons_warp"])]  # fmt: skip
-    trial = expand("synthetic", ["config=smoke", "world=moons_warp", "models=[{hidden: [128]}]"])
+    runs = [*expand("synthetic", ["world=mine"]), *expand("synthetic", ["world=moons_warp"])]
+    trial = expand("synthetic", ["world=moons_warp", "models=[{hidden: [128]}]"])
     for run in [*runs, *trial]:
         finish(run, tmp_path / "runs")
     places = ["--runs", str(tmp_path / "runs"), "--records", str(tmp_path / "records")]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -9,12 +10,12 @@ import time
 import pytest
 import torch
 
+from experiments.__main__ import main
 from experiments.commands.collect import collect
-from experiments.commands.run import inline
 from experiments.commands.status import describe
 from experiments.engine import store
-from experiments.engine.launchers import local as workers
-from experiments.engine.launchers.local import local
+from experiments.engine.cost import expected_cost
+from experiments.engine.launchers import inline, launchers, local
 from experiments.engine.records import ROOT, read_records
 from experiments.engine.run import Context, execute
 from experiments.engine.store import RunDirectory
@@ -103,8 +104,8 @@ def test_half_written_records_do_not_count(tmp_path, counter, monkeypatch):
 
 def test_inline_and_local_give_the_same_bits(tmp_path, counter):
     runs = grid(5)
-    assert list(inline(runs, runs=tmp_path / "a")) == ["computed"] * 5
-    assert list(local(runs, runs=tmp_path / "b", processes=2)) == ["computed"] * 5
+    assert list(inline.launch(runs, runs=tmp_path / "a")) == ["computed"] * 5
+    assert list(local.launch(runs, runs=tmp_path / "b", processes=2)) == ["computed"] * 5
     for run in runs:
         one, two = (RunDirectory.of(run, tmp_path / name).record()["metrics"] for name in "ab")
         assert one == two
@@ -113,10 +114,10 @@ def test_inline_and_local_give_the_same_bits(tmp_path, counter):
 
 def test_a_killed_worker_costs_its_run_alone(tmp_path, counter):
     runs = [*grid(3), *grid(1, mode="kill"), *grid(3, scale=2.0)]
-    assert sorted(local(runs, runs=tmp_path, processes=2)) == ["computed"] * 6 + ["failed"]
+    assert sorted(local.launch(runs, runs=tmp_path, processes=2)) == ["computed"] * 6 + ["failed"]
     states = [RunDirectory.of(run, tmp_path).state() for run in runs]
     assert (states.index("failed"), states.count("done")) == (3, 6)
-    assert sorted(local(runs, runs=tmp_path, processes=2)) == ["computed"] + ["done before"] * 6
+    assert sorted(local.launch(runs, runs=tmp_path, processes=2)) == ["computed"] + ["done before"] * 6
     assert counter() == 8
 
 
@@ -131,15 +132,15 @@ def test_the_run_of_a_killed_worker_is_named(tmp_path, counter):
 
 
 def test_a_worker_that_is_gone_before_its_next_run_costs_none(tmp_path, counter, monkeypatch):
-    give_next = workers._give_next
+    give_next = local._give_next
 
     def give_too_late(connection, worker, waiting):
         worker.process.join()
         return give_next(connection, worker, waiting)
 
-    monkeypatch.setattr(workers, "_give_next", give_too_late)
-    monkeypatch.setattr(workers, "_work", toy.one_run_worker)
-    assert list(local(grid(3), runs=tmp_path, processes=1)) == ["computed"] * 3
+    monkeypatch.setattr(local, "_give_next", give_too_late)
+    monkeypatch.setattr(local, "_work", toy.one_run_worker)
+    assert list(local.launch(grid(3), runs=tmp_path, processes=1)) == ["computed"] * 3
     assert counter() == 3
 
 
@@ -154,7 +155,7 @@ def test_runs_of_another_launcher_are_said_plainly(tmp_path, counter):
 
 def test_peak_memory_is_the_run_s_own(tmp_path, counter):
     before, large, after = [*grid(1), *grid(1, mode="memory"), *grid(1, scale=2.0)]
-    list(inline([before, large, after], runs=tmp_path))
+    list(inline.launch([before, large, after], runs=tmp_path))
     base, peak, later = (RunDirectory.of(run, tmp_path).record()["peak_bytes"] for run in (before, large, after))
     assert peak > base + 150e6
     assert later < base + 50e6
@@ -190,13 +191,17 @@ def test_command_line_reports_failures(tmp_path, counter):
     dry = subprocess.run(
         command("run", TOY, *options, "--dry-run"), cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert dry.stdout.count("missing") == 2
+    assert [line.split()[1:] for line in dry.stdout.splitlines()[:2]] == [
+        ["missing", "mode=plain"],
+        ["missing", "mode=fail"],
+    ]
+    assert "hours and disk unknown" in dry.stdout.splitlines()[-1]
     assert counter() == 0
     done = subprocess.run(command("run", TOY, *options), cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "RuntimeError: seed 0 fails on purpose (log: " in done.stderr
     status = subprocess.run(command("status", TOY, *options), cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "1 done, 1 failed" in status.stdout
+    assert "1 of 2 done, 1 failed" in status.stdout
     typo = subprocess.run(command("run", TOY, "sede=1"), cwd=ROOT, capture_output=True, text=True, check=False)
     assert "did you mean seed" in typo.stderr
     assert "Traceback" not in typo.stderr
@@ -204,18 +209,18 @@ def test_command_line_reports_failures(tmp_path, counter):
 
 def test_collect_is_sorted_stable_and_keeps_others(tmp_path, counter):
     runs, records = tmp_path / "runs", tmp_path / "records"
-    list(inline(grid(4), runs=runs))
-    assert collect(runs, records) == {TOY: (4, 4, 0)}
+    list(inline.launch(grid(4), runs=runs))
+    assert collect(runs, records, everything=True) == {TOY: (4, 4, 0)}
     path = records / f"{TOY}.jsonl"
     first = path.read_text()
-    assert collect(runs, records) == {TOY: (0, 4, 0)}
+    assert collect(runs, records, everything=True) == {TOY: (0, 4, 0)}
     assert path.read_text() == first
     ids = [record["run_id"] for record in read_records(path)]
     assert ids == sorted(ids)
     for record in runs.glob("*/*/record.json"):
         record.unlink()
-    list(inline(grid(1, scale=3.0), runs=runs))
-    assert collect(runs, records) == {TOY: (1, 5, 0)}
+    list(inline.launch(grid(1, scale=3.0), runs=runs))
+    assert collect(runs, records, everything=True) == {TOY: (1, 5, 0)}
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
@@ -224,7 +229,7 @@ def test_collect_is_sorted_stable_and_keeps_others(tmp_path, counter):
 def test_a_disk_that_cannot_be_written_loses_nothing(small_disk, counter, trouble, launcher):
     store = small_disk / "runs"
     done, waiting = grid(2), grid(3, scale=2.0)
-    list(inline(done, runs=store))
+    list(inline.launch(done, runs=store))
     ballast = small_disk / "ballast"
     if trouble == "full":
         fill(ballast)
@@ -245,7 +250,7 @@ def test_a_disk_that_cannot_be_written_loses_nothing(small_disk, counter, troubl
 def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path, counter):
     runs = grid(1, mode="kill")
     directory = RunDirectory.of(runs[0], tmp_path)
-    assert list(local(runs, runs=tmp_path, processes=1)) == ["failed"]
+    assert list(local.launch(runs, runs=tmp_path, processes=1)) == ["failed"]
     assert directory.checkpoint_path.exists()
     assert execute(runs[0], runs=tmp_path) == "computed"
     curves = [json.loads(line) for line in (directory.path / "curves.jsonl").read_text().splitlines()]
@@ -347,7 +352,8 @@ def test_odd_files_do_not_stop_status_and_collect(tmp_path, counter):
 def test_bad_options_are_refused_before_anything_is_touched(tmp_path, counter):
     options = [TOY, "wandb=off", "--runs", str(tmp_path)]
     subprocess.run(command("run", *options), cwd=ROOT, check=True, capture_output=True)
-    for extra in (["--launcher", "slurm", "--profile", "typo"], ["--slice", "3/2"], ["--processes", "-1"]):
+    typo, elsewhere = ["--launcher", "slurm", "--cluster", "typo"], ["--cluster", "test"]
+    for extra in (typo, elsewhere, ["--wait"], ["--slice", "3/2"], ["--processes", "-1"]):
         done = subprocess.run(
             command("run", *options, "--force", *extra), cwd=ROOT, capture_output=True, text=True, check=False
         )
@@ -366,9 +372,87 @@ def test_a_dry_run_shows_what_is_still_to_do_where_there_is_no_slurm(tmp_path, c
         command("run", TOY, *options, "--launcher", "slurm"), cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert "#SBATCH --array=0-1%2" in shown  # 40 runs, 20 a task
-    assert (shown.count(" missing {"), shown.count(" done {")) == (40, 1)
+    assert (shown.count(" missing seed="), shown.count(" done    seed=")) == (40, 1)
+    assert shown.splitlines()[-1].startswith("40 runs to do in 2 tasks; 0.00 hours")
     finished = command("run", TOY, "seed=0", "--runs", str(tmp_path), "--dry-run", "--launcher", "slurm")
     assert "nothing to do" in subprocess.run(finished, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_options_of_another_launcher_are_refused():
+    with pytest.raises(SystemExit, match="--cluster is for --launcher slurm: add that, or leave --cluster out"):
+        main(["run", TOY, "--cluster", "cpu", "--dry-run"])
+    with pytest.raises(SystemExit, match="--processes is for --launcher local"):
+        main(["run", TOY, "--launcher", "slurm", "--processes", "2", "--dry-run"])
+
+
+def test_every_launcher_has_the_same_doors():
+    assert {"inline", "local", "slurm"} <= set(launchers())
+    for launcher in launchers().values():
+        assert all(callable(getattr(launcher, name)) for name in ("add_arguments", "plan", "launch"))
+
+
+def test_a_dry_run_shows_what_tells_runs_apart_and_what_they_cost(tmp_path, counter, capsys):
+    store = ["--runs", str(tmp_path)]
+    main(["run", TOY, "seed=0,1", "wandb=off", *store])
+    capsys.readouterr()
+    main(["run", TOY, "seed=0,1,2", "layers=2,3", "--launcher", "local", "--processes", "2", "--dry-run", *store])
+    *_, cost = lines = capsys.readouterr().out.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines[:3]] == [f"missing seed={seed}" for seed in range(3)]
+    assert re.fullmatch(r"3 runs to do in 3 tasks; 0\.\d\d hours, 0\.\d\d with 2 at a time; 0\.0 MB of records", cost)
+
+
+def test_costs_are_those_of_the_same_run_or_the_mean_of_the_profile(tmp_path):
+    runs = [*grid(2), *grid(1, scale=2.0)]
+    for run, seconds in zip(runs, (10.0, 20.0, 3000.0), strict=True):
+        profile = "smoke" if seconds < 100 else "other"
+        record = {"run_id": run.run_id, "profile": profile, "seconds": seconds}
+        RunDirectory.of(run, tmp_path / "runs").finish(record)
+    store = {"runs": tmp_path / "runs", "records": tmp_path}
+    assert expected_cost(runs[:1], **store).seconds == 10.0
+    assert expected_cost([*runs[:2], *grid(3)[2:]], **store).seconds == 45.0
+    assert expected_cost(grid(1), runs=tmp_path / "nowhere", records=tmp_path) is None
+
+
+def test_an_experiment_refuses_before_anything_is_launched(tmp_path, counter, monkeypatch, capsys):
+    def check(config):
+        if config.seed == 1:
+            raise ValueError("there is no data set of seed 1: fetch it")
+
+    monkeypatch.setattr(toy, "check", check, raising=False)
+    options = ["run", TOY, "seed=0,1", "wandb=off", "--runs", str(tmp_path)]
+    with pytest.raises(SystemExit, match="cannot run: there is no data set of seed 1: fetch it"):
+        main(options)
+    assert (counter(), list(tmp_path.glob("*/*"))) == (0, [])
+    main([*options, "--dry-run"])
+    assert "not ready: tests.experiments.toy cannot run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["synthetic", "world=nothing"], "there is no world 'nothing'"),
+        (["synthetic", "world=blobs_shift", "options={rotatoin: 3}"], "has no field 'rotatoin'"),
+        (["synthetic", "world=mixture_shift", "labels=invariant"], "has no field 'labels'"),
+        (["isolation", "world=blob_shift"], "there is no world 'blob_shift'"),
+        (["gate"], "holds no emoji .*data emoji"),
+        (["active", "data=nothing"], "nothing.yaml does not exist: data is one of"),
+        (["active", "policy=best"], "policy must be one of"),
+        (["gate", "candidates.3.lr=-1"], "lr is -1.0: it must be positive"),
+    ],
+)
+def test_data_worlds_and_keys_are_checked_first(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACE_DATA", str(tmp_path / "data"))
+    with pytest.raises(SystemExit, match=message):
+        main(["run", *arguments, "wandb=off", "--runs", str(tmp_path / "runs"), "--launcher", "slurm"])
+    assert not (tmp_path / "runs").exists()
+
+
+def test_empty_runs_cost_next_to_nothing(tmp_path, counter):
+    """What is left of a run that computes nothing is the engine's own cost: 300 a second on a quiet machine."""
+    list(inline.launch(grid(1, mode="empty"), runs=tmp_path))  # git and imports, once a process
+    started = time.perf_counter()
+    assert list(inline.launch(grid(40, mode="empty", scale=2.0), runs=tmp_path)) == ["computed"] * 40
+    assert time.perf_counter() - started < 2
 
 
 def test_runs_without_submitit(tmp_path, counter):

@@ -2,7 +2,9 @@
 
 import pytest
 
-from experiments.engine.config import Run, expand, experiment_module
+from experiments.engine.config import Run, expand, experiment_module, variants, whole_grid
+from experiments.engine.errors import UserError
+from experiments.engine.records import RECORDS, read_records
 from tests.experiments import toy
 
 TOY = "tests.experiments.toy"
@@ -13,7 +15,8 @@ def configs(tmp_path):
     folder = tmp_path / "toy"
     folder.mkdir()
     (folder / "cpu.yaml").write_text("scale: 2.0  # why\nsweep:\n  seed: [0, 1]\n  mode: [plain, slow]\n")
-    (folder / "paper.yaml").write_text("profile: paper\nscale: 5.0  # why\n")
+    (folder / "paper.yaml").write_text("scale: 5.0  # why\n")
+    (folder / "beside.yaml").write_text("profile: paper\nscale: 6.0  # why\n")
     (folder / "yaml.yaml").write_text("seed: [1,\n")
     (folder / "list.yaml").write_text("sweep: [1, 2]\n")
     (folder / "union.yaml").write_text(
@@ -73,11 +76,53 @@ def test_a_star_opens_a_block_to_values_of_the_command_line(configs):
     assert runs("seed=5") == [("plain", 5), ("slow", 5)]
 
 
-def test_a_profile_names_its_variant(configs):
-    (run,) = expand(TOY, ["profile=paper"], configs=configs)
+def test_a_variant_names_its_profile_unless_its_yaml_does(configs):
+    (run,) = expand(TOY, ["config=paper"], configs=configs)
     assert (run.config.profile, run.config.scale) == ("paper", 5.0)
-    (same,) = expand(TOY, ["config=paper"], configs=configs)
-    assert same == run
+    (beside,) = expand(TOY, ["config=beside"], configs=configs)
+    assert (beside.config.profile, beside.config.scale) == ("paper", 6.0)
+
+
+def test_commas_sweep_like_a_list(configs):
+    for values in ("3,4", "[3,4]", "3, 4"):
+        assert [run.config.seed for run in expand(TOY, [f"seed={values}", "mode=plain"], configs=configs)] == [3, 4]
+    for values in ("3,4", "[3,4]"):
+        (run,) = expand(TOY, [f"layers={values}", "mode=plain", "seed=0"], configs=configs)
+        assert run.config.layers == [3, 4]
+    (run,) = expand(TOY, ["layers=7", "mode=plain", "seed=0"], configs=configs)
+    assert run.config.layers == [7]
+    assert [r.config.scale for r in expand(TOY, ["scale=1e-3,2", "mode=plain", "seed=0"], configs=configs)] == [1e-3, 2]
+
+
+def test_dotted_keys_reach_into_lists_and_mappings(tmp_path):
+    (tmp_path / "gate").mkdir()
+    (tmp_path / "gate" / "cpu.yaml").write_text("candidates:\n- {name: a, lr: 1.0}\n- {name: b, epochs: 7}\n")
+    one, two = expand("gate", ["candidates.1.lr=2,3", "candidates.0.relabelled=4,5"], configs=tmp_path)
+    assert [run.config.candidates[1].lr for run in (one, two)] == [2.0, 3.0]
+    assert (one.config.candidates[0].relabelled, one.config.candidates[1].epochs) == ([4, 5], 7)
+    (run,) = expand("anchoring", ["strengths.rehearsal.0=9", "recipes.images.lr=0.5"], configs=tmp_path)
+    assert run.config.strengths["rehearsal"][:2] == [9.0, 0.03]
+    assert (run.config.recipes["images"].lr, run.config.recipes["images"].optimiser) == (0.5, "sgd")
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("candidates.2.lr=3", r"gate: candidates.2.lr is out of range: the list has 2 entries"),
+        ("candidates.0.lrr=3", r"Candidate has no config key 'lrr' \(candidates.0.lrr\): did you mean lr"),
+        ("candidates.first.lr=3", "'first' is no entry of a list: count them from 0"),
+        ("candidates.-1.lr=3", "'-1' is no entry of a list"),
+        ("model.nonsense=1", r"gate has no config key 'model' \(model.nonsense\)"),
+        ("seed.x=1", "seed.x: there is nothing below a plain value: leave out .x"),
+        ("candidates.0=3", r"Invalid type assigned.*candidates\[0\]"),
+        ("candidates.0.lr={a: 1}", "could not be converted to Float"),
+    ],
+)
+def test_dotted_keys_that_lead_nowhere(tmp_path, argument, message):
+    (tmp_path / "gate").mkdir()
+    (tmp_path / "gate" / "cpu.yaml").write_text("candidates:\n- {name: a, lr: 1.0}\n- {name: b, epochs: 7}\n")
+    with pytest.raises(UserError, match=message):
+        expand("gate", [argument], configs=tmp_path)
 
 
 def test_a_list_of_sweeps_is_the_union_of_their_grids(configs):
@@ -105,7 +150,7 @@ def test_overrides_apply_to_every_block(configs):
         (["seed=one"], "Value 'one'.*(key seed)"),
         (["scale=[1,two]"], "could not be converted to Float.*(key scale)"),
         (["seed"], "'seed' is not of the form key=value"),
-        (["config=nothing"], "nothing.yaml does not exist: config is one of broken, cpu, list, number, paper"),
+        (["config=nothing"], "nothing.yaml does not exist: config is one of beside, broken, cpu, list, number, paper"),
         (["config=broken"], "sweep.seed must be a list of values, got 3"),
         (["config=yaml"], "yaml.yaml is not valid YAML"),
         (["config=list"], "sweep must map keys to lists of values"),
@@ -114,11 +159,16 @@ def test_overrides_apply_to_every_block(configs):
         (["scale=${x"], "cannot be read"),
         (["seed=[]"], "sweeps over nothing"),
         (["config=typo"], "no config key 'sclae': did you mean scale"),
-        (["profile=smoke"], "smoke.yaml does not exist"),
+        (["profile=smoke"], "profile=smoke follows from the variant: write config=smoke"),
+        (["config=cpu,paper"], "does not exist: config is one of"),
+        (["=3"], "'=3' is not of the form key=value"),
+        (["seed="], "'seed=' gives no value: write seed=VALUE"),
+        (["..=3"], "no config key ''"),
+        (["seed=null"], "Incompatible value 'None'.*(key seed)"),
     ],
 )
 def test_refusals(configs, arguments, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         expand(TOY, arguments, configs=configs)
 
 
@@ -131,6 +181,16 @@ def test_unknown_experiments():
         experiment_module("nothing")
     with pytest.raises(ValueError, match="is no experiment: it needs a dataclass Config"):
         experiment_module("tables")
+
+
+@pytest.mark.parametrize("path", sorted(RECORDS.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_committed_records_are_whole_grids(path):
+    """Their ids are those of the configs as they are today."""
+    if variants(path.stem):
+        stored = read_records(path)
+        profiles = {record["profile"] for record in stored}
+        grids = [run for variant in variants(path.stem) for run in whole_grid(path.stem, variant)]
+        assert {run.run_id for run in grids if run.values["profile"] in profiles} == {r["run_id"] for r in stored}
 
 
 def test_identity_is_the_config_alone():

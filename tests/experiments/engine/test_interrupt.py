@@ -27,7 +27,7 @@ def test_a_warned_run_goes_on_from_its_step(tmp_path, counter, number, launcher)
     """Step 13 or so, not the periodic save of step 10."""
     directory = RunDirectory.of(grid(1, mode="steps")[0], tmp_path)
     command = [sys.executable, "-m", "experiments", "run", TOY, "mode=steps", "wandb=off", "--runs", str(tmp_path)]
-    command += ["--launcher", launcher, "--processes", "1"]
+    command += ["--launcher", launcher, *(["--processes", "1"] if launcher == "local" else [])]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while len(steps_of(directory)) < 13 and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ import pytest
 from experiments.commands import publish, sync
 from experiments.engine.config import Run
 from experiments.engine.errors import UserError
-from experiments.engine.launchers.local import local
+from experiments.engine.launchers import local
 from experiments.engine.records import ROOT
 from experiments.engine.run import execute
 from experiments.engine.store import RunDirectory
@@ -126,7 +126,7 @@ def test_a_run_that_cannot_be_logged_online_is_logged_offline(tmp_path, monkeypa
 def test_only_the_last_attempt_is_sent_and_it_is_complete(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_SERVICE", raising=False)  # the worker has its own, as under the real launcher
     run = Run(TOY, toy.Config(mode="kill"))
-    assert list(local([run], runs=tmp_path, wandb="offline")) == ["failed"]
+    assert list(local.launch([run], runs=tmp_path, wandb="offline")) == ["failed"]
     time.sleep(1)  # W&B names folders by the second
     assert execute(run, runs=tmp_path, wandb="offline") == "computed"
     home = RunDirectory.of(run, tmp_path).path

@@ -79,7 +79,7 @@ def test_unknown_names_are_answered(tree):
         data.images("clipart", "train")
     with pytest.raises(UserError, match="no split 'val': it has train, test"):
         data.images("real", "val")
-    with pytest.raises(UserError, match=r"nothing\.yaml does not exist: data is one of emoji, domainnet, example"):
+    with pytest.raises(UserError, match=r"nothing\.yaml does not exist: data is one of domainnet, emoji, example"):
         load_dataset("nothing")
 
 
@@ -88,7 +88,7 @@ def test_data_that_are_not_there_name_the_command_that_gets_them(tmp_path, monke
     monkeypatch.setenv("TRACE_DATA", str(tmp_path))
     with pytest.raises(MissingFileError, match=command):
         load_dataset(name)
-    domainnet_tree(tmp_path / images.FOLDERS[name])
+    domainnet_tree(tmp_path / images.data_set(name).FOLDER)
     assert load_dataset(name).domains == DOMAINS
     with pytest.raises(UserError, match="has no domain 'twemoji': it has") as found:
         load_dataset(name).images("twemoji", "train")

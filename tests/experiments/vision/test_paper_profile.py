@@ -19,7 +19,7 @@ OVERRIDES = ["weights=none", "device=cpu", "workers=0", "size=32", "source_epoch
 def documented(experiment):
     """The command in the docstring of an experiment, without its comment."""
     page = (ROOT / "experiments" / f"{experiment}.py").read_text()
-    (line,) = re.findall(r"^ *python -m (experiments run .*profile=paper .*?) *(?:#.*)?$", page, re.MULTILINE)
+    (line,) = re.findall(r"^ *python -m (experiments run .*config=paper .*?) *(?:#.*)?$", page, re.MULTILINE)
     return line.split()
 
 
@@ -33,7 +33,7 @@ def launched(cluster, tmp_path, monkeypatch):
 
     def launch(experiment, *settings):
         command = documented(experiment)
-        assert command[-2:] == ["--profile", "gpu"]
+        assert command[-2:] == ["--cluster", "gpu"]
         places = ["--runs", str(tmp_path / "runs")]
         options = [f"data={page}", *OVERRIDES, *settings, *places, "--wait"]
         done = subprocess.run(
@@ -56,7 +56,7 @@ def launched(cluster, tmp_path, monkeypatch):
 def test_active_selection(launched):
     said, records = launched("active", "seed=0", "batch=4", "rounds=2", "epochs=1")
     assert re.search(r"6 runs in 2 tasks of array \d+", said)
-    assert "6 done" in said
+    assert "6 computed" in said
     assert len(records) == 6  # three policies, evaluated and for development
     for record in records:
         assert record["profile"] == "paper"

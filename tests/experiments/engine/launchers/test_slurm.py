@@ -3,18 +3,18 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
-from experiments.commands.run import inline
 from experiments.commands.status import describe
 from experiments.engine.config import Run
-from experiments.engine.launchers import slurm
-from experiments.engine.launchers.slurm import Profile, QueueUnknownError, load_profile, queue_states, script, submit
+from experiments.engine.launchers import inline, slurm
+from experiments.engine.launchers.slurm import Cluster, QueueUnknownError, load_cluster, queue_states, script, submit
 from experiments.engine.records import ROOT
 from experiments.engine.store import RunDirectory
 from tests.experiments import toy
-from tests.experiments.cluster import PROFILE, fake, restarts, states, until
+from tests.experiments.cluster import CLUSTER, fake, restarts, states, until
 from tests.experiments.toy import TOY, grid
 
 
@@ -23,7 +23,7 @@ def test_array_with_a_kill_a_cancel_and_a_failure(cluster, tmp_path, computed):
     healthy = grid(22, mode="slow")
     failing, killed = grid(1, mode="fail", scale=2.0), grid(1, mode="kill", scale=3.0)
     runs = [*healthy[:2], *killed, *healthy[2:], *failing]
-    jobs = submit(runs, PROFILE, runs=store, name=TOY)
+    jobs = submit(runs, CLUSTER, runs=store)
     assert len(jobs) == 6
     assert len({job.split("_")[0] for job in jobs}) == 1
     until(lambda: queue_states(jobs).get(jobs[3]) == "RUNNING")
@@ -39,7 +39,7 @@ def test_array_with_a_kill_a_cancel_and_a_failure(cluster, tmp_path, computed):
     before = computed()
 
     again = [run for run in runs if RunDirectory.of(run, store).state() != "done"]
-    jobs = submit(again, PROFILE, runs=store, name=TOY)
+    jobs = submit(again, CLUSTER, runs=store)
     until(lambda: not queue_states(jobs))
     assert states(runs, store) == {"done": 23, "failed": 1}
     after = computed()
@@ -51,7 +51,7 @@ def test_array_with_a_kill_a_cancel_and_a_failure(cluster, tmp_path, computed):
 
 def test_requeue_after_a_signal_goes_on_with_the_next_run(cluster, tmp_path, computed):
     store, runs = tmp_path / "runs", grid(4, mode="slow", scale=4.0)
-    (job,) = submit(runs, PROFILE, runs=store, name=TOY)
+    (job,) = submit(runs, CLUSTER, runs=store)
     until(lambda: states(runs, store)["done"] >= 1)
     subprocess.run(["scancel", "--signal=USR2", job], check=True)
     until(lambda: states(runs, store)["done"] == 4)
@@ -64,8 +64,8 @@ def test_requeue_after_a_signal_goes_on_with_the_next_run(cluster, tmp_path, com
 def test_a_real_timeout_is_requeued_until_all_is_done(cluster, tmp_path, computed):
     """170 seconds of work in a task of 3 minutes: SLURM warns after 90 to 150 seconds."""
     store, runs = tmp_path / "runs", grid(340, mode="slow", scale=8.0)
-    profile = Profile(partition="normal", minutes=3, signal_seconds=30, runs_per_task=340)
-    (job,) = submit(runs, profile, runs=store, name=TOY)
+    cluster = Cluster(partition="normal", minutes=3, signal_seconds=30, runs_per_task=340)
+    (job,) = submit(runs, cluster, runs=store)
     until(lambda: not queue_states([job]), seconds=480)
     assert states(runs, store) == {"done": 340}
     assert restarts(job) >= 1
@@ -74,7 +74,7 @@ def test_a_real_timeout_is_requeued_until_all_is_done(cluster, tmp_path, compute
 
 def test_preempted_tasks_come_back(cluster, tmp_path, computed):
     store, runs = tmp_path / "runs", grid(8, mode="slow", scale=5.0)
-    jobs = submit(runs, PROFILE, runs=store, name=TOY)
+    jobs = submit(runs, CLUSTER, runs=store)
     until(lambda: "RUNNING" in queue_states(jobs).values())
     subprocess.run(
         ["sbatch", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"], check=True,
@@ -85,10 +85,21 @@ def test_preempted_tasks_come_back(cluster, tmp_path, computed):
     assert sum(computed().values()) <= 8 + 2  # at most the current run of each task
 
 
+def test_a_large_grid_is_submitted_with_one_call_in_seconds(cluster, tmp_path):
+    runs = grid(1000, mode="empty")
+    started = time.monotonic()
+    jobs = submit(runs, Cluster(partition="normal", runs_per_task=20), runs=tmp_path)
+    seconds = time.monotonic() - started
+    subprocess.run(["scancel", jobs[0].split("_")[0]], check=True)
+    until(lambda: not queue_states(jobs))
+    assert len(jobs) == 50
+    assert seconds < 15  # 2 on a quiet machine
+
+
 def test_same_bits_as_inline(cluster, tmp_path, computed):
     runs = grid(3)
-    list(inline(runs, runs=tmp_path / "here"))
-    jobs = submit(runs, PROFILE, runs=tmp_path / "there", name=TOY)
+    list(inline.launch(runs, runs=tmp_path / "here"))
+    jobs = submit(runs, CLUSTER, runs=tmp_path / "there")
     until(lambda: not queue_states(jobs))
     for run in runs:
         here, there = (RunDirectory.of(run, tmp_path / place).record()["metrics"] for place in ("here", "there"))
@@ -97,10 +108,10 @@ def test_same_bits_as_inline(cluster, tmp_path, computed):
 
 def test_command_line_waits_and_follows(cluster, tmp_path, computed):
     options = [TOY, "seed=[0,1,2]", "scale=6", "wandb=off", "--runs", str(tmp_path / "runs")]
-    command = [sys.executable, "-m", "experiments", "run", *options, "--launcher", "slurm", "--profile", "test"]
+    command = [sys.executable, "-m", "experiments", "run", *options, "--launcher", "slurm", "--cluster", "test"]
     done = subprocess.run([*command, "--wait"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "3 runs in 1 tasks of array" in done.stderr
-    assert "3 done" in done.stderr
+    assert "3 computed" in done.stderr
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "nothing to do" in again.stderr
     assert sum(computed().values()) == 3
@@ -137,28 +148,29 @@ def test_plain_array_takes_the_active_environment_without_a_venv(tmp_path):
     assert said().startswith("-m experiments run ridge")
 
 
-def test_script_and_profiles():
-    text = script(grid(10), Profile(partition="p", account="a", qos="q", gres="gpu:1", mem="8GB", minutes=30,
-                                    parallel=2, runs_per_task=3), runs=ROOT / "results" / "runs", name=TOY)  # fmt: skip
-    for line in ("--array=0-3%2", "--partition=p", "--account=a", "--qos=q", "--gres=gpu:1", "--mem=8GB", "--time=30",
-                 "--requeue", "--signal=USR2@90"):  # fmt: skip
+def test_script_and_clusters():
+    asked = {"partition": "p", "account": "a", "qos": "q", "gres": "gpu:1", "mem": "8GB"}
+    cluster = Cluster(**asked, minutes=30, parallel=2, runs_per_task=3)
+    text = script(grid(10), cluster, runs=ROOT / "results" / "runs")
+    given = [f"--{key}={value}" for key, value in asked.items()]
+    for line in (*given, "--array=0-3%2", "--time=30", "--requeue", "--signal=USR2@90"):
         assert f"#SBATCH {line}" in text
     assert f"export PYTHONPATH={ROOT}" in text
-    for path in slurm.PROFILES.glob("*.yaml"):
-        assert load_profile(path.stem).minutes >= 1
+    for path in slurm.CLUSTERS.glob("*.yaml"):
+        assert load_cluster(path.stem).minutes >= 1
 
 
-def test_bad_profiles(tmp_path):
+def test_bad_clusters(tmp_path):
     (tmp_path / "typo.yaml").write_text("partitoin: x\n")
     (tmp_path / "type.yaml").write_text("minutes: long\n")
     with pytest.raises(ValueError, match="did you mean partition"):
-        load_profile("typo", tmp_path)
+        load_cluster("typo", tmp_path)
     with pytest.raises(ValueError, match="minutes"):
-        load_profile("type", tmp_path)
+        load_cluster("type", tmp_path)
     with pytest.raises(ValueError, match="minutes=1 is too short for signal_seconds=30"):
-        Profile(minutes=1, signal_seconds=30)
-    with pytest.raises(ValueError, match="--profile is one of type, typo"):
-        load_profile("none", tmp_path)
+        Cluster(minutes=1, signal_seconds=30)
+    with pytest.raises(ValueError, match="--cluster is one of type, typo"):
+        load_cluster("none", tmp_path)
 
 
 def test_a_silent_controller_is_not_an_empty_queue(tmp_path, monkeypatch):
@@ -176,6 +188,6 @@ def test_a_silent_controller_is_not_an_empty_queue(tmp_path, monkeypatch):
 def test_without_sbatch(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match="sbatch is not on this machine: submit from a login node"):
-        submit(grid(1), PROFILE, runs=tmp_path, name=TOY)
+        submit(grid(1), CLUSTER, runs=tmp_path)
     with pytest.raises(QueueUnknownError, match="squeue is not on this machine"):
         queue_states(["7_0"])

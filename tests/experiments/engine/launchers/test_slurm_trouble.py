@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from experiments.engine.launchers.slurm import Profile, queue_states, submit
+from experiments.engine.launchers.slurm import Cluster, queue_states, submit
 from experiments.engine.records import ROOT
 from experiments.engine.store import RunDirectory
-from tests.experiments.cluster import PROFILE, fake, need_slurm, restarts, states, until
+from tests.experiments.cluster import CLUSTER, fake, need_slurm, restarts, states, until
 from tests.experiments.conftest import fill
 from tests.experiments.engine.test_interrupt import steps_of
 from tests.experiments.toy import TOY, grid
@@ -22,7 +22,7 @@ CONTROL = ROOT / "slurm" / "test_cluster.sh"
 
 def launcher(store, *options):
     command = [sys.executable, "-m", "experiments", "run", TOY, "wandb=off", "--runs", str(store), *options]
-    return [*command, "--launcher", "slurm", "--profile", "test"]
+    return [*command, "--launcher", "slurm", "--cluster", "test"]
 
 
 def start(command):
@@ -39,7 +39,7 @@ def test_a_warned_run_goes_on_from_its_step(cluster, tmp_path, computed, warning
     """Every step once: it goes on from step 13 or so, not from the periodic save of step 10."""
     (run,) = runs = grid(1, mode="steps")
     directory = RunDirectory.of(run, tmp_path)
-    (job,) = submit(runs, PROFILE, runs=tmp_path, name=TOY)
+    (job,) = submit(runs, CLUSTER, runs=tmp_path)
     until(lambda: len(steps_of(directory)) >= 13)
     if warning == "timeout":
         subprocess.run(["scancel", "--signal=USR2", job], check=True)
@@ -64,7 +64,7 @@ def test_two_launchers_at_once_do_no_run_twice(cluster, tmp_path, computed):
 
 def test_status_shows_the_queue(cluster, tmp_path, computed):
     runs = grid(6, mode="steps")
-    jobs = submit(runs, Profile(partition="normal", minutes=5, signal_seconds=5), runs=tmp_path, name=TOY)
+    jobs = submit(runs, Cluster(partition="normal", minutes=5, signal_seconds=5), runs=tmp_path)
     until(lambda: "RUNNING" in queue_states(jobs).values())
     command = [sys.executable, "-m", "experiments", "status", "--runs", str(tmp_path)]
     shown = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -129,7 +129,7 @@ def test_a_full_disk_at_submission_leaves_nothing_behind(cluster, small_disk, tm
 def test_a_disk_that_fills_under_the_tasks_loses_nothing(cluster, small_disk, computed):
     ballast, store = small_disk / "ballast", small_disk / "runs"
     runs = grid(4, mode="slow")
-    jobs = submit(runs, PROFILE, runs=store, name=TOY)
+    jobs = submit(runs, CLUSTER, runs=store)
     until(lambda: states(runs, store)["done"] >= 1)
     fill(ballast)
     until(lambda: not queue_states(jobs))

@@ -9,9 +9,9 @@ import pytest
 
 from experiments.engine.errors import UserError
 from experiments.vision.datasets import domainnet
-from experiments.vision.datasets.check import as_text
-from experiments.vision.datasets.domainnet import EXPECTED, PARTS, Archive, download, verify
+from experiments.vision.datasets.domainnet import EXPECTED, PARTS, PublishedArchive, fetch_domains, verify
 from experiments.vision.fetch.downloads import fetch
+from experiments.vision.split_report import as_text
 from tests.experiments.vision.servers import serving
 from tests.experiments.vision.trees import domainnet_tree
 from trace.io.checksum import sha256
@@ -48,9 +48,9 @@ def get(site, tmp_path):
     def get(part=None, root=tmp_path / "root", domains=("real",), expected=COUNTS):
         (tmp_path / "published.zip").write_bytes(site.files["real.zip"])
         digits = sha256(tmp_path / "published.zip")
-        known = Archive(f"{site.url}real.zip", len(site.files["real.zip"]), digits[:8], digits[-6:])
+        known = PublishedArchive(f"{site.url}real.zip", len(site.files["real.zip"]), digits[:8], digits[-6:])
         parts = {"real": part(known) if part else known}
-        download(root, domains, parts=parts, splits_url=f"{site.url}txt/", expected=expected, pause=0.0)
+        fetch_domains(root, domains, parts=parts, splits_url=f"{site.url}txt/", expected=expected, pause=0.0)
         return root
 
     return get

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..broken import unreadable
-from ..images import Dataset, ImageSet
+from .broken import unreadable
+from .images import Dataset, ImageSet
 
 Expected = Mapping[tuple[str, str], int]
 """Images by domain and split."""
