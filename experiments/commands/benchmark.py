@@ -61,7 +61,7 @@ def main(arguments: argparse.Namespace) -> None:
         rows += measure(case, profile, seed)
     config = {"seed": seed, "sizes": SIZES[profile]}
     record: Record = {
-        "run_id": run_id("benchmark", profile, config),
+        "run_id": run_id("benchmark", {"profile": profile, **config}),
         "experiment": "benchmark",
         "profile": profile,
         "config": config,

@@ -4,7 +4,8 @@
     python -m experiments collect --all --records DIR      # also trials, into a folder of one's own
 
 Reads every ``results/runs/EXPERIMENT/*/record.json`` and writes ``results/records/EXPERIMENT.jsonl``, sorted by run id;
-records that are there already and have no run directory here are kept. Calling it again changes nothing.
+records that are there already and have no run directory here are kept, as long as a config asks for them. Calling it
+again changes nothing.
 
 A trial with another key (``n=500``) has the profile of the grid it was made from, and would be averaged with it. So
 only runs of the grids in ``configs/EXPERIMENT/*.yaml`` are taken, and none of ``smoke``; the others are counted and
@@ -17,9 +18,9 @@ import argparse
 from pathlib import Path
 from typing import NamedTuple
 
-from ..engine.config import CONFIGS, variants, whole_grid
+from ..engine.config import CONFIGS, metrics_version, variants, whole_grid
 from ..engine.errors import UserError
-from ..engine.records import RECORDS, read_records, write_records
+from ..engine.records import RECORDS, Record, read_records, write_records
 from ..engine.store import RUNS, experiments_in, finished_records
 
 TRIALS = ("smoke",)
@@ -45,9 +46,14 @@ class Counts(NamedTuple):
     new: int
     total: int
     left_out: int = 0
+    dropped: int = 0
 
     def text(self) -> str:
         told = f"{self.new} new, {self.total} in all"
+        if self.dropped:
+            told += (
+                f"; {self.dropped} dropped, which no config asks for any more or whose columns are of another version"
+            )
         if not self.left_out:
             return told
         return (
@@ -67,16 +73,22 @@ def collect(
             continue
         path = records / f"{folder.name}.jsonl"
         before = {r["run_id"]: r for r in read_records(path)} if path.exists() else {}
-        values = [r["config"] for r in finished]
+        values = [r["config"] for r in (*before.values(), *finished)]
         grid = {
             run.run_id
             for variant in variants(folder.name, configs=configs)
             if variant not in TRIALS
             for run in whole_grid(folder.name, variant, values, configs=configs)
         }
-        taken = {r["run_id"]: r for r in finished if everything or r["run_id"] in grid | set(before)}
-        after = before | taken
+        kept = {name: r for name, r in before.items() if everything or (name in grid and _current(r))}
+        taken = {r["run_id"]: r for r in finished if everything or r["run_id"] in grid}
+        after = kept | taken
         if after:
             write_records(list(after.values()), path)
-        counts[folder.name] = Counts(len(after) - len(before), len(after), len(finished) - len(taken))
+        new, dropped = len(set(after) - set(before)), len(set(before) - set(after))
+        counts[folder.name] = Counts(new, len(after), len(finished) - len(taken), dropped)
     return counts
+
+
+def _current(record: Record) -> bool:
+    return bool(record.get("metrics_version", 1) == metrics_version(record["experiment"]))

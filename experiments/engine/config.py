@@ -29,6 +29,8 @@ from .records import ROOT, run_id
 
 CONFIGS = ROOT / "configs"
 DEFAULT_VARIANT = "cpu"
+MACHINE = {"machine": True}
+"""Metadata of a field that decides how fast a run is, not what it finds."""
 ANY = "*"
 """In a sweep's list of values: and any other that the command line gives."""
 
@@ -50,7 +52,45 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        return run_id(self.experiment, self.values.get("profile", ""), self.values)
+        return run_id(self.experiment, identity(self.config))
+
+    @property
+    def metrics_version(self) -> int:
+        """Of the experiment's code: a record of another version lacks columns, and is not done."""
+        return metrics_version(self.experiment)
+
+
+def metrics_version(experiment: str) -> int:
+    """``METRICS_VERSION`` of an experiment's module; 1 where it has none."""
+    return int(getattr(experiment_module(experiment), "METRICS_VERSION", 1))
+
+
+def added(value: Any) -> Any:
+    """The default of a field that was added to a config later, where it means what was done before."""
+    return dataclasses.field(default=value, metadata={"added": value})
+
+
+def identity(config: Any) -> dict[str, Any]:
+    """What the id of a run hashes: every field, but for two kinds.
+
+    A field of `MACHINE` decides how fast a run is, not what it finds. A field of `added` is left out while it has the
+    value that it was added with, so that ids from before it stay. That value never changes, the default may.
+    """
+    found = {}
+    for field in dataclasses.fields(config):
+        value, left_out = getattr(config, field.name), field.metadata.get("added", dataclasses.MISSING)
+        if field.metadata.get("machine") or (left_out is not dataclasses.MISSING and value == left_out):
+            continue
+        found[field.name] = _plain_identity(value)
+    return found
+
+
+def _plain_identity(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return identity(value)
+    if isinstance(value, list | tuple):
+        return [_plain_identity(entry) for entry in value]
+    return {key: _plain_identity(entry) for key, entry in value.items()} if isinstance(value, dict) else value
 
 
 def experiment_module(experiment: str) -> ModuleType:

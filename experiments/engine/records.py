@@ -40,9 +40,9 @@ def provenance() -> Record:
     }
 
 
-def run_id(experiment: str, profile: str, config: Record) -> str:
+def run_id(experiment: str, config: Record) -> str:
     """Hash of everything that decides a run's result."""
-    key = json.dumps([experiment, profile, config], sort_keys=True)
+    key = json.dumps([experiment, config], sort_keys=True)
     return hashlib.sha256(key.encode()).hexdigest()[:12]
 
 

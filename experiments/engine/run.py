@@ -89,8 +89,9 @@ def execute(run: Run, *, runs: Path = RUNS, wandb: Mode = "off", grace: float = 
     with directory.claim() as claimed:
         if not claimed:
             return "running elsewhere"
-        if directory.record_path.exists():
+        if directory.done():
             return "done before"
+        directory.set_aside()
         directory.begin(run)
         with (
             open(directory.log_path, "a", encoding="utf-8", buffering=1) as log,
@@ -136,6 +137,7 @@ def _record(run: Run, context: Context) -> Record:
         "profile": run.values.get("profile", ""),
         "seed": run.values.get("seed"),
         "config": run.values,
+        "metrics_version": run.metrics_version,
         "metrics": metrics,
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "seconds": seconds,

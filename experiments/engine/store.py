@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 from trace.io.writing import plain, strict_json, write_atomically
 
-from .config import Run, read_mapping
+from .config import Run, metrics_version, read_mapping
 from .errors import UserError
 from .records import ROOT, Record
 
@@ -39,10 +39,12 @@ class RunDirectory:
     """Where one run keeps its files."""
 
     path: Path
+    metrics_version: int = 1
+    """That a record must have to count."""
 
     @classmethod
     def of(cls, run: Run, runs: Path = RUNS) -> RunDirectory:
-        return cls(runs / run.experiment / run.run_id)
+        return cls(runs / run.experiment / run.run_id, run.metrics_version)
 
     @property
     def store(self) -> Path:
@@ -67,13 +69,17 @@ class RunDirectory:
 
     def state(self) -> State:
         """done > running > failed > missing: what a relaunch has to know."""
-        if self.record_path.exists():
+        if self.done():
             return "done"
         if not self.path.exists():
             return "missing"
         if self.held():
             return "running"
         return "failed" if self.failure_path.exists() else "missing"
+
+    def done(self) -> bool:
+        """Whether there is a record with the columns of this version."""
+        return self.record_path.exists() and self.record().get("metrics_version", 1) == self.metrics_version
 
     def held(self) -> bool:
         """Whether a process holds the run; looking leaves no trace and does not wait."""
@@ -153,8 +159,9 @@ def directories_in(folder: Path) -> list[RunDirectory]:
 
 
 def finished_records(folder: Path) -> Iterator[Record]:
-    """The records of all finished runs in an experiment's folder."""
-    return (RunDirectory(path.parent).record() for path in sorted(folder.glob("*/record.json")))
+    """The records of all finished runs in an experiment's folder, with the columns of its version."""
+    found = (RunDirectory(path.parent).record() for path in sorted(folder.glob("*/record.json")))
+    return (record for record in found if record.get("metrics_version", 1) == metrics_version(folder.name))
 
 
 def unwritable(error: OSError, consequence: str = "what is finished is kept") -> UserError:

