@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pandas import DataFrame, Series
+
 from ..engine.records import Record
 
 TOLERANCE = 0.05
@@ -50,6 +52,16 @@ def samples(records: list[Record]) -> list[Record]:
     return part(records, "finite")
 
 
+def with_change(closed: list[Record]) -> list[Record]:
+    """The problems in which the risk changes: mu is not orthogonal to w*."""
+    return [r for r in closed if any(r["curves"]["risk_change"])]
+
+
+def diagnostics(finite: list[Record]) -> DataFrame:
+    """One row for each diagnosed pair of samples; without any there are no columns."""
+    return DataFrame([row for r in finite for row in r["diagnostics"]])
+
+
 def closed_slope(closed: list[Record], name: str, regime: str = "small") -> Spread:
     """Median slope of a closed form over problems, with the widest ends of their intervals."""
     fits = [r["slopes"][regime].get(name, [None]) for r in closed]
@@ -62,10 +74,8 @@ def closed_slope(closed: list[Record], name: str, regime: str = "small") -> Spre
 
 def middle_half(values: Iterable[float | None]) -> Spread:
     """Median and quartiles of the values that exist."""
-    kept = [value for value in values if value is not None]
-    if len(kept) < 2:
-        return Spread(kept[0], kept[0], kept[0], 1) if kept else UNDEFINED
-    lower, median, upper = statistics.quantiles(kept, n=4, method="inclusive")
+    kept = Series(list(values), dtype=float).dropna()
+    lower, median, upper = kept.quantile([0.25, 0.5, 0.75])
     return Spread(median, lower, upper, len(kept))
 
 

@@ -17,6 +17,9 @@ Records = Mapping[str, list[Record]]
 """The stored records of every experiment, by its name; an experiment that was not run has none."""
 
 
+STABLE = 0.2
+"""Relative change below which a term counts as staying where it was."""
+
 BENCHMARK = "`python -m experiments benchmark`"
 """The one experiment with a command of its own, which stores its record itself."""
 
@@ -92,11 +95,11 @@ def needs(experiment: str) -> Callable[[Callable[[list[Record]], Finding]], Judg
 
     def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
         @functools.wraps(judge)
-        def judged(records: Records) -> Finding:
+        def judge_own(records: Records) -> Finding:
             found = records.get(experiment, [])
             return judge(found) if found else not_run(experiment)
 
-        return judged
+        return judge_own
 
     return wrap
 

@@ -24,12 +24,12 @@ def judging(read: Callable[..., list[Record]], *slopes: str) -> Callable[[Callab
 
     def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
         @functools.wraps(judge)
-        def judged(records: list[Record]) -> Finding:
+        def judge_part(records: list[Record]) -> Finding:
             found = read(records)
             defined = found and all(closed_slope(found, name).num_records for name in slopes)
             return judge(found) if defined else not_run("ridge")
 
-        return needs("ridge")(judged)
+        return needs("ridge")(judge_part)
 
     return wrap
 
@@ -147,7 +147,7 @@ def weight_change_is_linear(closed: list[Record]) -> Finding:
 @judging(closed_forms, "tightness")
 def bound_is_sharp(closed: list[Record]) -> Finding:
     slope = closed_slope(closed, "tightness")
-    moved, shifts = [r for r in closed if any(r["curves"]["risk_change"])], closed[0]["shifts"]
+    moved, shifts = reading.with_change(closed), closed[0]["shifts"]
     ratios = {
         shifts[i]: middle_half(reading.tightness(r, i) for r in moved) for i in (0, sum(m <= 0.1 for m in shifts) - 1)
     }
@@ -200,16 +200,16 @@ def sensitivity_is_finite(closed: list[Record]) -> Finding:
 @claim(SECTION, "The sizes on samples follow the population's", published="not computed")
 @judging(reading.samples)
 def samples_follow(finite: list[Record]) -> Finding:
-    held = [row["holds"] for r in finite for row in r["diagnostics"]]
+    held = reading.diagnostics(finite)["holds"]
     apart, copied = (reading.refit_slope(finite, draws) for draws in ("fresh", "shared"))
     why = (
         "The core bound holds; fits to separate samples differ before any shift, which hides small ones, and fits to "
         "one sample and its moved copy differ in order 1, through the sample mean, of size 1/sqrt(n)."
     )
     return _first(
-        f"bound held in {sum(held)} of {len(held)}; slope of |Delta R| for |mu| <= 0.1: {apart.text()} on separate "
+        f"bound held in {held.sum()} of {len(held)}; slope of |Delta R| for |mu| <= 0.1: {apart.text()} on separate "
         f"samples, {copied.text()} on one sample and its moved copy (medians, quartiles)", len(finite),
-        (not all(held), NO, "The core bound fails on some samples."),
+        (not held.all(), NO, "The core bound fails on some samples."),
         (agrees(apart, 2.0), YES, "The bound holds, and |Delta R| has order 2 as in the limit."),
         (True, "partly", why),
     )  # fmt: skip
@@ -218,9 +218,8 @@ def samples_follow(finite: list[Record]) -> Finding:
 @claim(SECTION, "Generalisation gaps vanish in the population setting", published="0 by construction")
 @judging(reading.samples)
 def gaps_vanish(finite: list[Record]) -> Finding:
-    rows = [row for r in finite for row in r["diagnostics"]]
-    gaps = statistics.median(row["gap_source"] + row["gap_target"] for row in rows)
-    change = statistics.median(abs(row["risk_change"]) for row in rows)
+    rows = reading.diagnostics(finite)
+    gaps, change = (rows["gap_source"] + rows["gap_target"]).median(), rows["risk_change"].abs().median()
     why = "True of the population, where nothing is estimated; on samples they do not vanish beside the change itself."
     return _first(
         f"on samples of {finite[0]['config']['n']}: gaps {gaps:.3g}, |Delta R| {change:.3g} (medians)", len(rows),
@@ -231,9 +230,9 @@ def gaps_vanish(finite: list[Record]) -> Finding:
 @claim(SECTION, "W1 between source and target is the distance of their means", published="W1 = |mu|")
 @judging(reading.samples)
 def transport_is_the_distance_of_means(finite: list[Record]) -> Finding:
-    rows = [row for r in finite for row in r["diagnostics"]]
-    ends = min(row["shift"] for row in rows), max(row["shift"] for row in rows)
-    near, far = (statistics.median(row["transport"] / m for row in rows if row["shift"] == m) for m in ends)
+    rows = reading.diagnostics(finite)
+    ratios = (rows["transport"] / rows["shift"]).groupby(rows["shift"]).median()
+    near, far, ends = ratios.iloc[0], ratios.iloc[-1], ratios.index[[0, -1]]
     why = "True of the population; between samples W1 has a floor that hides small shifts, the higher the dimension."
     return _first(
         f"sample W1 / |mu| = {near:.3g} at |mu| = {ends[0]:g}, {far:.3g} at {ends[1]:g} (medians)", len(rows),
