@@ -57,7 +57,7 @@ def active_frame(records: Iterable[Record]) -> DataFrame:
     )
 
 
-def of_shared_seeds(frame: DataFrame, policies: Iterable[str]) -> DataFrame:
+def shared_seeds(frame: DataFrame, policies: Iterable[str]) -> DataFrame:
     """The rounds of the seeds that every one of some policies was run with."""
     return frame.groupby("seed").filter(lambda own: set(policies) <= set(own["policy"]))
 

@@ -36,14 +36,14 @@ def part(records: list[Record], name: str) -> list[Record]:
     return [{"config": r["config"], **r["metrics"][name]} for r in records if name in r["metrics"]]
 
 
-def drawn(records: list[Record]) -> list[Record]:
+def closed_parts(records: list[Record]) -> list[Record]:
     """The closed part with every seed: its curves are the same, its Monte Carlo errors are not."""
     return part(records, "closed")
 
 
 def closed_forms(records: list[Record]) -> list[Record]:
     """The closed part, once per problem (penalty, dimension, angle)."""
-    problems = {(r["config"]["lam"], r["config"]["dim"], r["config"]["angle"]): r for r in drawn(records)}
+    problems = {(r["config"]["lam"], r["config"]["dim"], r["config"]["angle"]): r for r in closed_parts(records)}
     return list(problems.values())
 
 

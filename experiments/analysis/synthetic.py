@@ -54,7 +54,7 @@ def evaluated_pairs(records: Iterable[Record]) -> DataFrame:
     return with_proxies(pd.concat([grid, development[development["weight_decay"] == first]]), SETTING)
 
 
-def travelling(records: Iterable[Record]) -> DataFrame:
+def travelling_pairs(records: Iterable[Record]) -> DataFrame:
     """The evaluated pairs whose labels moved with the points, as the published sizes need."""
     frame = evaluated_pairs(records)
     return frame[frame["variant"] == "labels travel"]
@@ -106,9 +106,11 @@ def excerpt_terms(part: DataFrame, *, squared: bool) -> DataFrame:
     """The columns of the excerpt in one of the two readings."""
     change = part["model_change_squared" if squared else "model_change"]
     shift = {form: part[f"emp_shift_{form}"] / (part["n"] if squared else 1) for form in ("ot", "mmd")}
-    return DataFrame({
-        "risk_change": part["abs_risk_change"],
-        "model_change": change,
-        **{f"emp_shift_{form}": term for form, term in shift.items()},
-        **{f"bound_{form}": part["gaps"] + change + term for form, term in shift.items()},
-    })  # fmt: skip
+    return DataFrame(
+        {
+            "risk_change": part["abs_risk_change"],
+            "model_change": change,
+            **{f"emp_shift_{form}": term for form, term in shift.items()},
+            **{f"bound_{form}": part["gaps"] + change + term for form, term in shift.items()},
+        }
+    )

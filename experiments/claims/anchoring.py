@@ -21,7 +21,7 @@ from ..analysis.anchoring import (
 )
 from ..analysis.cells import interval
 from ..engine.records import Record
-from .ledger import Finding, claim, graded, needs, unfinished
+from .ledger import Finding, claim, grade, needs, unfinished
 
 ONE_SEED = unfinished("anchoring", "study with two seeds")
 
@@ -49,7 +49,7 @@ def anchor_penalty_protects(records: list[Record]) -> Finding:
             f"at {100 * costs[best]:+.1f} points of target error"
         )
         beyond.append(_beyond_moving_less(title, part))
-    verdict = graded(all(holds), any(holds))
+    verdict = grade(all(holds), any(holds))
     why = (
         f"{sum(holds)} of {len(holds)} pairs of study and penalty lower |Delta R| at a target error of at most "
         f"{100 * TOLERANCE:g} point more; {'; '.join(beyond)}."
@@ -87,7 +87,7 @@ def anchor_penalty_certifies(records: list[Record]) -> Finding:
             f"{harm:.3f}"
         )
     sound = all(covered) and all(fallen)
-    verdict = graded(sound and all(useful), sound)
+    verdict = grade(sound and all(useful), sound)
     why = (
         f"The certificate holds for {sum(covered)} of {len(covered)} updates and falls in {sum(fallen)} of "
         f"{len(fallen)} studies; it is below the plain fine-tune's |Delta R| in {sum(useful)} of them."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from pandas import DataFrame, Series
 
-from trace.stats.bootstrap import BootstrapInterval
 from trace.stats.metrics import auprc, auroc
 
 from ..analysis.cells import interval
@@ -27,12 +27,14 @@ from ..analysis.gate import (
 from ..analysis.paper import GATE, GATE_RHO, GATE_TAU
 from ..analysis.summary import covers
 from ..engine.records import Record
-from .ledger import Finding, Verdict, graded, unfinished
+from .ledger import Finding, Verdict, grade, unfinished
 from .standin import Rule, on_both, on_stand_in
 
 LABEL = "app:domainnet-gate"
 NEAR = 0.02
 """How far below the printed number a rank correlation or an area still counts as met."""
+
+short = functools.partial(interval, form="{:.2f}")
 
 
 class Updates(NamedTuple):
@@ -58,18 +60,14 @@ def rule(judge: Callable[[Updates], Finding]) -> Rule:
     return judge_updates
 
 
-def shown(found: BootstrapInterval, form: str = "{:.2f}") -> str:
-    return interval(found, form)
-
-
 @rule
 def rank_correlation(updates: Updates) -> Finding:
     found, change = (correlation(updates.plain, score) for score in ("trace_w", "output_distance"))
     best = max(SCORES, key=lambda score: correlation(updates.plain, score).estimate)
-    verdict = graded(found.estimate >= GATE_RHO["trace"] - NEAR, found.lower > 0)
-    highest = shown(correlation(updates.plain, best))
-    why = f"Model change alone has {shown(change)}; the highest is {SCORES[best]} with {highest}."
-    return Finding(f"TRACE-W rho {shown(found)} with signed Delta R", len(updates.plain), verdict, why)
+    verdict = grade(found.estimate >= GATE_RHO["trace"] - NEAR, found.lower > 0)
+    highest = short(correlation(updates.plain, best))
+    why = f"Model change alone has {short(change)}; the highest is {SCORES[best]} with {highest}."
+    return Finding(f"TRACE-W rho {short(found)} with signed Delta R", len(updates.plain), verdict, why)
 
 
 @rule
@@ -79,9 +77,9 @@ def outperforms_msp(updates: Updates) -> Finding:
     rhos = {score: correlation(frame, score) for score in ("negative_msp_source", "msp_source")}
     leads = {score: lead(frame, "trace_w", score) for score in rhos}
     better = max(rhos, key=lambda score: rhos[score].estimate)
-    measured = "; ".join(f"TRACE-W minus {SCORES[score]} {shown(gap, '{:+.2f}')}" for score, gap in leads.items())
-    why = f"In rho, paired; judged by {SCORES[better]}, the better sign here, with {shown(rhos[better])}."
-    verdict = graded(leads[better].lower > 0, leads[better].estimate > 0)
+    measured = "; ".join(f"TRACE-W minus {SCORES[score]} {interval(gap, '{:+.2f}')}" for score, gap in leads.items())
+    why = f"In rho, paired; judged by {SCORES[better]}, the better sign here, with {short(rhos[better])}."
+    verdict = grade(leads[better].lower > 0, leads[better].estimate > 0)
     return Finding(measured, len(frame), verdict, why)
 
 
@@ -97,12 +95,12 @@ def separates(tau: float) -> Rule:
         areas = [area(frame, "trace_w", tau, metric) for metric in (auroc, auprc)]
         met = areas[0].estimate >= printed.auroc_trace - NEAR and areas[1].estimate >= printed.auprc_trace - NEAR
         msp = [area(frame, score, tau) for score in ("negative_msp_source", "msp_source")]
-        verdict = graded(met, areas[0].lower > 0.5)
+        verdict = grade(met, areas[0].lower > 0.5)
         share = f"{100 * harmful(frame, tau).mean():.0f}% harmful"
-        measured = f"AUROC {shown(areas[0])}, AUPRC {shown(areas[1])}, {share}"
+        measured = f"AUROC {short(areas[0])}, AUPRC {short(areas[1])}, {share}"
         why = (
-            f"AUROC of model change alone {shown(area(frame, 'output_distance', tau))}, of -MSP {shown(msp[0])}, of "
-            f"+MSP {shown(msp[1])}, of anchor disagreement {shown(area(frame, 'anchor_disagreement', tau))}."
+            f"AUROC of model change alone {short(area(frame, 'output_distance', tau))}, of -MSP {short(msp[0])}, of "
+            f"+MSP {short(msp[1])}, of anchor disagreement {short(area(frame, 'anchor_disagreement', tau))}."
         )
         return Finding(measured, len(frame), verdict, why)
 
@@ -113,9 +111,9 @@ def separates(tau: float) -> Rule:
 def harmful_share(updates: Updates) -> Finding:
     frame = updates.plain
     found = resample(frame, np.mean, 100.0 * harmful(frame, GATE_TAU), num_resamples=2000)
-    verdict = graded(found.estimate > 50, found.upper > 50)
+    verdict = grade(found.estimate > 50, found.upper > 50)
     why = "The share is that of the step sizes one tries, which were spaced beforehand: it says nothing about a score."
-    return Finding(f"{shown(found, '{:.0f}')}% above {GATE_TAU}", len(frame), verdict, why)
+    return Finding(f"{interval(found, '{:.0f}')}% above {GATE_TAU}", len(frame), verdict, why)
 
 
 @rule
@@ -125,19 +123,19 @@ def reliable_without_labels(updates: Updates) -> Finding:
         return Finding("one kind of update only", len(updates.plain), "not run here", "An area needs both kinds.")
     plain, everything = (area(frame, "trace_w", GATE_TAU) for frame in updates)
     anchor = area(updates.everything, "anchor_disagreement", GATE_TAU)
-    measured = f"AUROC at {GATE_TAU} {shown(plain)} on fine-tunes"
-    verdict: Verdict = graded(plain.lower > 0.9, plain.lower > 0.5)
+    measured = f"AUROC at {GATE_TAU} {short(plain)} on fine-tunes"
+    verdict: Verdict = grade(plain.lower > 0.9, plain.lower > 0.5)
     why = "It needs labels of the target's held-out split for the gradient quantile, none of the anchor."
     if updates.controlled:
-        measured += f", {shown(everything)} with controls"
-        verdict = graded(min(plain.lower, everything.lower) > 0.9, plain.lower > 0.5)
-        why = f"Anchor disagreement, which needs no labels either, has {shown(anchor)} with controls."
+        measured += f", {short(everything)} with controls"
+        verdict = grade(min(plain.lower, everything.lower) > 0.9, plain.lower > 0.5)
+        why = f"Anchor disagreement, which needs no labels either, has {short(anchor)} with controls."
         blind = updates.everything["kind"] == "blind harm"
         if blind.any():
             places = [100 * alarm(updates.everything, name)[blind].mean() for name in ("error_change", "trace_w")]
             why = (
                 f"Harm that the target does not show stands at {places[0]:.0f}% of all updates by harm and at "
-                f"{places[1]:.0f}% by TRACE-W; anchor disagreement needs no labels either and has {shown(anchor)}."
+                f"{places[1]:.0f}% by TRACE-W; anchor disagreement needs no labels either and has {short(anchor)}."
             )
     return Finding(measured, len(updates.everything), verdict, why)
 
@@ -151,13 +149,13 @@ def gates_best(updates: Updates) -> Finding:
         rhos = {score: correlation(frame, score) for score in SCORES}
         order = sorted(SCORES, key=lambda score: -rhos[score].estimate)
         parts.append(
-            f"{name}: best by rho {SCORES[order[0]]} {shown(rhos[order[0]])}, TRACE-W {shown(rhos['trace_w'])} is "
+            f"{name}: best by rho {SCORES[order[0]]} {short(rhos[order[0]])}, TRACE-W {short(rhos['trace_w'])} is "
             f"number {1 + order.index('trace_w')} of {len(order)}"
         )
         leads = {score: lead(frame, score, "trace_w") for score in SCORES if score != "trace_w"}
         better[name] = [SCORES[s] for s, found in leads.items() if resolvable(found) and found.estimate > 0]
     why = "Resolvably better in rho, paired: " + "; ".join(f"{n}, {', '.join(b) or 'none'}" for n, b in better.items())
-    verdict = graded(not any(better.values()), not all(better.values()))
+    verdict = grade(not any(better.values()), not all(better.values()))
     return Finding("; ".join(parts), len(updates.everything), verdict, f"{why}.")
 
 
@@ -236,9 +234,9 @@ def _spread(values: Series) -> float:
 def reduces_to_output_distance(updates: Updates) -> Finding:
     found = {score: correlation(updates.plain, score, "output_distance") for score in ("trace_w", "trace_mmd")}
     lowest = min(rho.estimate for rho in found.values())
-    listed = ", ".join(f"{SCORES[score]} {shown(rho)}" for score, rho in found.items())
+    listed = ", ".join(f"{SCORES[score]} {short(rho)}" for score, rho in found.items())
     why = "The distance is constant, but TRACE-W multiplies it by Q~'s gradient quantile and TRACE-MMD by a norm."
-    verdict = graded(lowest >= 0.99, lowest >= 0.9)
+    verdict = grade(lowest >= 0.99, lowest >= 0.9)
     return Finding(f"rho with the output distance: {listed}", len(updates.plain), verdict, why)
 
 
@@ -246,9 +244,9 @@ def reduces_to_output_distance(updates: Updates) -> Finding:
 def gaps_do_not_matter(updates: Updates) -> Finding:
     frame = updates.plain.assign(with_gaps=updates.plain["trace_w"] + updates.plain["gaps"])
     found, change = correlation(frame, "with_gaps", "trace_w"), correlation(frame, "with_gaps")
-    why = f"With the gaps added, rho with harm is {shown(change)} instead of {shown(correlation(frame, 'trace_w'))}."
-    verdict = graded(found.estimate >= 0.99, found.estimate >= 0.9)
-    return Finding(f"rho of TRACE-W with and without gaps {shown(found, '{:.3f}')}", len(frame), verdict, why)
+    why = f"With the gaps added, rho with harm is {short(change)} instead of {short(correlation(frame, 'trace_w'))}."
+    verdict = grade(found.estimate >= 0.99, found.estimate >= 0.9)
+    return Finding(f"rho of TRACE-W with and without gaps {interval(found, '{:.3f}')}", len(frame), verdict, why)
 
 
 @rule
@@ -259,7 +257,7 @@ def bound_holds(updates: Updates) -> Finding:
         f"It is {loose:.0f} times |Delta R| in the median; the label-free bound on the anchor's own inputs is "
         f"{looseness:.1f} times and holds in {100 * alone:.1f}%."
     )
-    verdict = graded(held == 1, held > 0.95)
+    verdict = grade(held == 1, held > 0.95)
     return Finding(f"{100 * held:.1f}% of updates", len(updates.everything), verdict, why)
 
 

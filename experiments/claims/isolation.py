@@ -8,7 +8,7 @@ from ..analysis.cells import interval
 from ..analysis.isolation import isolation_frame, leak
 from ..analysis.summary import rank_correlation
 from ..engine.records import Record
-from .ledger import STABLE, Finding, Verdict, claim, graded, needs, unfinished
+from .ledger import STABLE, Finding, Verdict, claim, grade, needs, unfinished
 
 NO_STEPS = unfinished("isolation", "runs that vary the step size")
 
@@ -26,7 +26,7 @@ def model_change_is_isolated(records: list[Record]) -> Finding:
         return NO_STEPS
     found = {world: rank_correlation(part, "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0 for f in found.values()]
-    verdict = graded(all(holds), any(holds))
+    verdict = grade(all(holds), any(holds))
     shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items())
     return Finding(shown, sum(map(len, parts.values())), verdict, "Five epochs at step sizes from 1e-4 to 1e-2.")
 
@@ -57,7 +57,7 @@ def shift_is_isolated(records: list[Record]) -> Finding:
     found = {world: rank_correlation(part, "bound_ot") for world, part in parts.items()}
     leaks = {world: leak(part, "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0.5 for f in found.values()]
-    verdict = graded(all(holds), any(holds))
+    verdict = grade(all(holds), any(holds))
     shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items())
     moved = "; ".join(f"{world} x{value:.1f}" for world, value in leaks.items())
     why = f"With the training fixed, the output distance still moved by {moved}."

@@ -20,10 +20,10 @@ from ..analysis.synthetic import (
     excerpt_terms,
     plain_pairs,
     published_pairs,
-    travelling,
+    travelling_pairs,
 )
 from ..engine.records import Record
-from .ledger import STABLE, Claim, Finding, Verdict, claim, graded, needs, unfinished
+from .ledger import STABLE, Claim, Finding, Verdict, claim, grade, needs, unfinished
 
 PUBLISHED = ("blobs_shift", "moons_warp")
 """The paper's own worlds."""
@@ -45,13 +45,13 @@ def _rank_claim(world: str, score: str, title: str) -> Claim:
     )
     @needs("synthetic")
     def judge(records: list[Record]) -> Finding:
-        frame = travelling(records)
+        frame = travelling_pairs(records)
         parts = dict(by_setting(frame[frame["world"] == world], score, ["model"]))
         if not parts:
             return unfinished("synthetic", f"pairs of {world} beside {CALIBRATED}")
         found = {model: rank_correlation(part, score) for model, part in parts.items()}
         lowest = min(f.estimate for f in found.values())
-        verdict = graded(lowest >= published - 0.02, lowest > 0.5)
+        verdict = grade(lowest >= published - 0.02, lowest > 0.5)
         shown = "; ".join(f"{model} {interval(f)}" for model, f in found.items()) + _seeds(*parts.values())
         others = ", ".join(f"{model} {_rho(part, 'output_distance'):.3f}" for model, part in parts.items())
         why = f"Model change alone ranks as follows on the same pairs: {others}."
@@ -86,7 +86,7 @@ def monotone_everywhere(records: list[Record]) -> Finding:
         return unfinished("synthetic", f"pairs beside {CALIBRATED}")
     strong = [name for name, rho in rhos.items() if rho > 0.75]
     weakest = min(rhos, key=lambda name: rhos[name])
-    verdict = graded(len(strong) == len(rhos), bool(strong))
+    verdict = grade(len(strong) == len(rhos), bool(strong))
     measured = f"{len(strong)} of {len(rhos)} settings above 0.75; lowest {rhos[weakest]:.2f}"
     return Finding(measured, len(frame), verdict, f"The weakest setting is {weakest}; table rank-power has them all.")
 
@@ -121,7 +121,7 @@ def ranks_under_true_covariate_shift(records: list[Record]) -> Finding:
     if not found:
         return unfinished("synthetic", f"pairs with invariant labels beside {CALIBRATED}")
     lows = [f.lower > 0.75 for f in found.values()]
-    verdict = graded(all(lows), any(f.lower > 0.3 for f in found.values()))
+    verdict = grade(all(lows), any(f.lower > 0.3 for f in found.values()))
     shown = "; ".join(f"{name} {interval(f, '{:.2f}')}" for name, f in found.items()) + _seeds(frame)
     largest = frame["abs_risk_change"].median()
     why = f"Every point's label comes from the source's P(y|x); the median |Delta R| is then {largest:.2g}."
@@ -136,7 +136,7 @@ def bound_is_valid(records: list[Record]) -> Finding:
         return NO_PAIRS
     held, ratio = covers(frame, "bound_ot")
     alone, alone_ratio = covers(frame, "model_change")
-    verdict = graded(held == 1, held > 0.95)
+    verdict = grade(held == 1, held > 0.95)
     why = (
         f"The bound is {ratio:.0f} times |Delta R| in the median; model change alone holds in {100 * alone:.1f}% "
         f"of pairs at {alone_ratio:.0f} times."
@@ -147,7 +147,7 @@ def bound_is_valid(records: list[Record]) -> Finding:
 def _severity_claim(name: str, label: str, statement: str, published: str, column: str) -> Claim:
     @needs("synthetic")
     def judge(records: list[Record]) -> Finding:
-        frame = travelling(records)
+        frame = travelling_pairs(records)
         grows, shown = [], []
         for (world, model), part in frame[frame["world"].isin(PUBLISHED)].groupby(["world", "model"], sort=False):
             means = part.groupby("severity")[column].mean().tolist()
@@ -157,7 +157,7 @@ def _severity_claim(name: str, label: str, statement: str, published: str, colum
         if not shown:
             return unfinished("synthetic", " or ".join(PUBLISHED))
         why = "Means over all pairs of a severity, from the mildest to the strongest."
-        return Finding("; ".join(shown), len(frame), graded(all(grows), any(grows)), why)
+        return Finding("; ".join(shown), len(frame), grade(all(grows), any(grows)), why)
 
     return claim(label, statement, published=published, name=name)(judge)
 
@@ -193,7 +193,7 @@ def _size_claim(index: int, column: str, *, squared: bool, statement: str) -> Cl
             return NO_EXCERPT
         ours = excerpt_terms(part, squared=squared)[column]
         factor = max(ours.mean() / published, published / ours.mean())
-        verdict = graded(factor <= NEAR, factor <= 3)
+        verdict = grade(factor <= NEAR, factor <= 3)
         reading = "squared output distance" if squared else "as the text defines it"
         why = f"{reading.capitalize()}: within a factor of {factor:.2f} of the printed value."
         measured = f"{ours.mean():.3g} (seeds {ours.min():.3g} to {ours.max():.3g})"
@@ -222,7 +222,7 @@ SIZES = [
 )
 @needs("synthetic")
 def model_change_dominates_when_mild(records: list[Record]) -> Finding:
-    frame = travelling(records).query("world == 'blobs_shift'")
+    frame = travelling_pairs(records).query("world == 'blobs_shift'")
     if frame.empty:
         return NO_GRID
     means = frame.groupby("severity")[["model_change", "bound_ot"]].mean()
@@ -236,7 +236,7 @@ def model_change_dominates_when_mild(records: list[Record]) -> Finding:
     )
     ends = shares.iloc[[0, -1]].items()
     measured = ", ".join(f"{100 * share:.0f}% of the bound at severity {severity:g}" for severity, share in ends)
-    return Finding(measured, len(frame), graded(mild and len(crossings) > 0, mild), f"Without the table's 1/n, {at}.")
+    return Finding(measured, len(frame), grade(mild and len(crossings) > 0, mild), f"Without the table's 1/n, {at}.")
 
 
 @claim(
@@ -253,7 +253,7 @@ def benign_shift_leaves_the_model(records: list[Record]) -> Finding:
     change = after["model_change"].mean() / before["model_change"].mean()
     rise = after["emp_shift_ot"].mean() / before["emp_shift_ot"].mean()
     stable, rises = abs(change - 1) < STABLE, rise > 1 + STABLE
-    verdict = graded(stable and rises, stable or rises)
+    verdict = grade(stable and rises, stable or rises)
     why = (
         "ModelChange moves as well, so a benign shift raises both terms."
         if not stable
@@ -270,7 +270,7 @@ def gaps_do_not_rank(records: list[Record]) -> Finding:
         return NO_PAIRS
     parts = [part for _, part in frame.groupby(SETTING)]
     agreements = [spearman(part["bound_ot"], part["bound_ot"] - part["gaps"]).value for part in parts]
-    verdict = graded(min(agreements) > 0.99, min(agreements) > 0.9)
+    verdict = grade(min(agreements) > 0.99, min(agreements) > 0.9)
     measured = f"rho of the bound with and without gaps: {min(agreements):.3f} to {max(agreements):.3f}"
     return Finding(measured, len(frame), verdict, "Spearman between the two orders; the lowest setting decides.")
 
@@ -288,7 +288,7 @@ def shift_term_helps(records: list[Record]) -> Finding:
     if not gains:
         return unfinished("synthetic", f"pairs whose labels travel beside {CALIBRATED}")
     worse = [name for name, gain in gains.items() if gain < -0.01]
-    verdict = graded(not worse, len(worse) < len(gains))
+    verdict = grade(not worse, len(worse) < len(gains))
     why = (
         f"Model change alone ranks better in: {'; '.join(worse)}."
         if worse
@@ -308,7 +308,7 @@ def mmd_is_more_stable(records: list[Record]) -> Finding:
         return NO_GRID
     ratios = variation["emp_shift_mmd"] / variation["emp_shift_ot"]
     share = (variation["emp_shift_mmd"] < variation["emp_shift_ot"]).mean()
-    verdict = graded(share > 0.6, share > 0.4)
+    verdict = grade(share > 0.6, share > 0.4)
     measured = f"smaller spread in {100 * share:.0f}% of {len(ratios)} settings; median ratio {ratios.median():.2g}"
     return Finding(measured, len(frame), verdict, "Standard deviation over mean of the shift term, across seeds.")
 
@@ -330,7 +330,7 @@ def blobs_sinkhorn_is_w1(records: list[Record]) -> Finding:
     good = (np.abs(ratios - 1) < STABLE).all()
     why = f"Divided by the square of W1 it is {squares.min():.2f} to {squares.max():.2f}."
     measured = "divergence / W1: " + ", ".join(f"{r:.2f} at severity {s:g}" for s, r in ratios.items())
-    return Finding(measured, len(frame), graded(good, False), why)
+    return Finding(measured, len(frame), grade(good, False), why)
 
 
 @claim("subsec:mmd_alternative_brief", "The MMD bound can be more conservative", published="sometimes")
@@ -342,4 +342,4 @@ def mmd_is_more_conservative(records: list[Record]) -> Finding:
     share = (frame["bound_mmd"] > frame["bound_ot"]).mean()
     ratios = covers(frame, "bound_mmd")[1], covers(frame, "bound_ot")[1]
     measured = f"larger in {100 * share:.0f}% of pairs; median tightness {ratios[0]:.0f} against {ratios[1]:.0f} (OT)"
-    return Finding(measured, len(frame), graded(share > 0.05, False), "Core bounds of both forms on the same pairs.")
+    return Finding(measured, len(frame), grade(share > 0.05, False), "Core bounds of both forms on the same pairs.")

@@ -48,21 +48,23 @@ def line_of(score: str) -> dict[str, Any]:
     return LINES.get(score, {"color": "0.45", "linewidth": 0.8})
 
 
-plt.rcParams.update({
-    "figure.dpi": 200,
-    "savefig.bbox": "tight",
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "legend.fontsize": 6.5,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,
-    "axes.prop_cycle": cycler(color=COLOURS),
-})  # fmt: skip
+plt.rcParams.update(
+    {
+        "figure.dpi": 200,
+        "savefig.bbox": "tight",
+        "font.size": 8,
+        "axes.titlesize": 8,
+        "axes.labelsize": 8,
+        "legend.fontsize": 6.5,
+        "xtick.labelsize": 7,
+        "ytick.labelsize": 7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.frameon": False,
+        "pdf.fonttype": 42,
+        "axes.prop_cycle": cycler(color=COLOURS),
+    }
+)
 
 
 figure: Registry[Callable[[list[Record]], Figure]] = Registry("experiments.figures")

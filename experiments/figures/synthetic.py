@@ -79,16 +79,16 @@ def _ticks_of_few_decades(ax: Axes) -> None:
 @figure("attribution", "synthetic")
 def attribution(records: list[Record]) -> Figure:
     """Mean terms of the bound stacked over severity, with the true change below them."""
-    return _stacked(records, share=False)
+    return _term_stacks(records, share=False)
 
 
 @figure("attribution-shares", "synthetic")
 def attribution_shares(records: list[Record]) -> Figure:
     """The same as shares of the bound, where the mild regime can be read."""
-    return _stacked(records, share=True)
+    return _term_stacks(records, share=True)
 
 
-def _stacked(records: list[Record], *, share: bool) -> Figure:
+def _term_stacks(records: list[Record], *, share: bool) -> Figure:
     panels = plain_worlds(records)
     figure, grid = _panels(len(panels))
     for ax, (title, frame) in zip(grid, panels, strict=False):

@@ -42,7 +42,7 @@ def ridge_scaling(records: list[Record]) -> Table:
         ["|Delta R| <= core bound, diagnostic", "holds", *_diagnostic(diagnosed, _share_held), _all_held(diagnosed)],
     ]
     header = ["quantity", "paper", "|mu| <= 0.1", "|mu| >= 10", "agreement"]
-    return Table(_caption(reading.drawn(records), closed, moved, finite), header, rows)
+    return Table(_caption(reading.closed_parts(records), closed, moved, finite), header, rows)
 
 
 def _caption(drawn: list[Record], closed: list[Record], moved: list[Record], finite: list[Record]) -> str:
