@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+from pandas import DataFrame
 
 from trace.stats.bootstrap import BootstrapInterval
 
 from ..engine.records import Record
-from .frame import Frame, groups, mean_interval, stacked, where
 from .repeats import one_setting
+from .summary import mean_interval
 
 TOLERANCE = 0.01
 """How far above the plain fine-tune's an error on the target still counts as equal."""
@@ -41,69 +43,62 @@ PENALTIES = ("worst_label", "lipschitz", "plug_in")
 TRIVIAL = ("early_stop", "small_steps", "interpolation")
 
 
-def anchoring_frame(records: Iterable[Record]) -> Frame:
+def anchoring_frame(records: Iterable[Record]) -> DataFrame:
     """All updates of the `anchoring` records; ``restraint`` is 0 for plain and grows as a method moves less.
 
     Raises:
         UserError: where a study and seed was run at two settings.
     """
-    parts, runs = [], []
-    for record in records:
-        c, metrics = record["config"], record["metrics"]
-        part: Frame = {name: np.asarray(values, dtype=float) for name, values in metrics["columns"].items()}
-        length = len(metrics["methods"])
-        title = (
-            f"moons_warp, severity {c['severity']:g}"
-            if c["study"] == "moons_warp"
-            else f"{c['data']}, {c['source']} to {c['target']}"
-        )
-        runs.append(({"study": title, "seed": c["seed"]}, c))
-        shares = np.array([METHODS[name].share for name in metrics["methods"]])
-        part |= {
-            "method": np.array(metrics["methods"]),
-            "study": np.full(length, title),
-            "seed": np.full(length, c["seed"]),
-            "restraint": np.where(shares, 1 - part["strength"], part["strength"]),
-            "abs_risk_change": np.abs(part["risk_change"]),
-            "abs_error_change": np.abs(part["error_change"]),
-        }
-        parts.append(part)
-    one_setting("anchoring", runs)
-    return stacked(parts)
+    runs = [({"study": _title(r["config"]), "seed": r["config"]["seed"]}, r) for r in records]
+    one_setting("anchoring", ((about, r["config"]) for about, r in runs))
+    parts = [DataFrame({**r["metrics"]["columns"], "method": r["metrics"]["methods"], **about}) for about, r in runs]
+    frame = pd.concat(parts, ignore_index=True)
+    share = frame["method"].map({name: method.share for name, method in METHODS.items()})
+    return frame.assign(
+        restraint=np.where(share, 1 - frame["strength"], frame["strength"]),
+        abs_risk_change=np.abs(frame["risk_change"]),
+        abs_error_change=np.abs(frame["error_change"]),
+    )
 
 
-def studies(frame: Frame) -> list[tuple[str, Frame]]:
+def _title(config: Record) -> str:
+    if config["study"] == "moons_warp":
+        return f"moons_warp, severity {config['severity']:g}"
+    return f"{config['data']}, {config['source']} to {config['target']}"
+
+
+def studies(frame: DataFrame) -> list[tuple[str, DataFrame]]:
     """Each study with its updates, Moons first."""
-    return [(name, where(frame, study=name)) for (name,) in sorted(groups(frame, "study"), reverse=True)]
+    return list(frame.groupby("study"))[::-1]
 
 
-def replicated(frame: Frame) -> list[tuple[str, Frame]]:
+def replicated_studies(frame: DataFrame) -> list[tuple[str, DataFrame]]:
     """The studies with at least two seeds, of which an interval can be made."""
-    return [(title, part) for title, part in studies(frame) if len(groups(part, "seed")) > 1]
+    return [(title, part) for title, part in studies(frame) if part["seed"].nunique() > 1]
 
 
-def at_equal_accuracy(part: Frame, method: str) -> Frame:
+def at_equal_accuracy(part: DataFrame, method: str) -> DataFrame:
     """One update a seed, in the order of the seeds: what a user would take who knows no label of the anchor.
 
     The most restrained one whose error on the target's validation split is at most `TOLERANCE` above the plain
     fine-tune's; where there is none, the plain fine-tune itself.
     """
-    chosen = []
-    for seed in sorted(set(part["seed"].tolist())):
-        own = where(part, seed=seed)
-        plain = own["method"] == "plain"
-        limit = float(own["target_val_error"][plain][0]) + TOLERANCE + 1e-9
-        open_to = plain | ((own["method"] == method) & (own["target_val_error"] <= limit))
-        best = int(np.argmax(np.where(open_to, own["restraint"], -np.inf)))
-        chosen.append({name: column[best : best + 1] for name, column in own.items()})
-    return stacked(chosen)
+    plain = part["method"] == "plain"
+    limit = part["seed"].map(part[plain].set_index("seed")["target_val_error"]) + TOLERANCE + 1e-9
+    eligible = part[plain | ((part["method"] == method) & (part["target_val_error"] <= limit))]
+    return eligible.loc[eligible.groupby("seed")["restraint"].idxmax()].reset_index(drop=True)
 
 
-def difference(part: Frame, method: str, other: str, column: str) -> BootstrapInterval:
+def difference(part: DataFrame, method: str, other: str, column: str) -> BootstrapInterval:
     """Mean paired difference of two methods over seeds, at equal target accuracy; below 0 the first has less."""
     return mean_interval(at_equal_accuracy(part, method)[column] - at_equal_accuracy(part, other)[column])
 
 
-def lowest(part: Frame, methods: Iterable[str], column: str) -> str:
+def lower_penalties(part: DataFrame, other: str, column: str) -> list[str]:
+    """The penalties that leave less of a column than another method, the interval being below 0."""
+    return [kind for kind in PENALTIES if difference(part, kind, other, column).upper < 0]
+
+
+def lowest(part: DataFrame, methods: Iterable[str], column: str) -> str:
     """The method whose mean at equal target accuracy is the lowest."""
     return min(methods, key=lambda method: float(at_equal_accuracy(part, method)[column].mean()))

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import math
+
+from pandas import DataFrame, Series
 
 from trace.stats.bootstrap import BootstrapInterval
 
 MISSING = "missing"
 """What a cell says whose records do not exist."""
+FEW = 10
+"""Seeds; of fewer a percentile interval is clearly too narrow (of 4 it covers a normal mean in 79% of draws)."""
 
 
 def interval(found: BootstrapInterval, form: str = "{:.3f}") -> str:
-    """``estimate [lower, upper]``."""
-    shown = (form.format(value) for value in (found.estimate, found.lower, found.upper))
-    return "{} [{}, {}]".format(*shown)
+    """``estimate [lower, upper]``, or what there is of it: the estimate alone, or why there is none."""
+    if math.isnan(found.estimate):
+        return found.reason or MISSING
+    shown = [form.format(value) for value in (found.estimate, found.lower, found.upper)]
+    return shown[0] if math.isnan(found.lower) else "{} [{}, {}]".format(*shown)
 
 
-def spread(values: NDArray[np.float64]) -> str:
+def spread(values: Series) -> str:
     """``mean (standard deviation)``; a value that is undefined is missing."""
-    if np.isnan(values).any():
+    if values.isna().any():
         return MISSING
-    return f"{values.mean():.3g} ({values.std(ddof=1):.1g})" if len(values) > 1 else f"{values.mean():.3g}"
+    return f"{values.mean():.3g} ({values.std():.1g})" if len(values) > 1 else f"{values.mean():.3g}"
+
+
+def interval_kind(frame: DataFrame) -> str:
+    """What the intervals of a table are worth: over how many seeds of each world they are."""
+    counts = sorted(set(frame.groupby("world")["seed"].nunique()))
+    shown = " or ".join(map(str, counts)) or "no"
+    return f"95% percentile interval over {shown} seeds" + (
+        ", too narrow for so few" if min(counts, default=0) < FEW else ""
+    )

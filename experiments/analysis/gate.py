@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from pandas import DataFrame, Series
 
 from trace.baselines import BASELINES
 from trace.scores import SCORES as LIBRARY
@@ -14,11 +14,16 @@ from trace.stats.bootstrap import BootstrapInterval, Difference, two_way_bootstr
 from trace.stats.metrics import Metric, auroc, spearman
 
 from ..engine.records import Record
-from .frame import Frame, gate_frame, groups, where
+from .frame import stack_pairs
 from .paper import GATE
+from .repeats import gate_settings
+from .summary import RESAMPLES
 
 THRESHOLDS = (0.02, 0.05, *(row.tau for row in GATE))
 """Of the rise in 0-1 risk above which an update is harmful; the last three are the paper's."""
+
+CONTROLS = {"relabelled": "blind harm", "constant": "constant", "rehearsal": "rehearsal", "distill": "distillation"}
+"""Keys of a gate candidate that make it more than a plain fine-tune, and what it is then; the first one counts."""
 
 SCORES = {
     name: score.label
@@ -28,38 +33,63 @@ SCORES = {
 }
 """Labels of what is compared, all oriented so that higher predicts more harm."""
 
-RESAMPLES = 500
-
 Area = Callable[[Any, Any], Metric]
 
 
-def subsets(records: list[Record]) -> list[tuple[str, Frame]]:
+def gate_frame(records: Sequence[Record]) -> DataFrame:
+    """All candidates of the `gate` records with their ``kind``; MSP in both signs.
+
+    The kind is plain, that of the control, or reference: a plain fine-tune that was run beside controls to compare
+    them with, where other records of the data set hold the fine-tunes that are gated.
+
+    Raises:
+        UserError: where a data set and seed has two Qs, or two candidates of one name.
+    """
+    gate_settings(records)
+    kinds = [[kind(candidate) for candidate in record["config"]["candidates"]] for record in records]
+    gated = {r["config"]["data"] for r, own in zip(records, kinds, strict=True) if set(own) == {"plain"}}
+    parts = []
+    for record, own in zip(records, kinds, strict=True):
+        config, metrics = record["config"], record["metrics"]
+        if config["data"] in gated and set(own) != {"plain"}:
+            own = ["reference" if name == "plain" else name for name in own]
+        about = {"data": config["data"], "seed": config["seed"], "name": metrics["names"], "kind": own}
+        parts.append((about, metrics["columns"]))
+    frame = stack_pairs(parts)
+    both_signs = {f"msp_{domain}": -frame[f"negative_msp_{domain}"] for domain in ("source", "target")}
+    return frame.assign(abs_error_change=np.abs(frame["error_change"]), **both_signs)
+
+
+def kind(candidate: dict[str, Any]) -> str:
+    """What a gate candidate is."""
+    return next((name for key, name in CONTROLS.items() if candidate[key]), "plain")
+
+
+def subsets(records: list[Record]) -> list[tuple[str, DataFrame]]:
     """The plain fine-tunes of every data set; and all updates, with controls and the references run beside them."""
-    frame = gate_frame(records)
     found = []
-    for (data,) in groups(frame, "data"):
-        part = where(frame, data=data)
-        found.append((f"{data}, fine-tunes", where(part, kind="plain")))
-        if set(part["kind"].tolist()) != {"plain"}:
+    for data, part in gate_frame(records).groupby("data", sort=False):
+        plain = part[part["kind"] == "plain"]
+        found.append((f"{data}, fine-tunes", plain))
+        if len(plain) < len(part):
             found.append((f"{data}, with controls", part))
     return found
 
 
-def ranked(frame: Frame, score: str, target: str = "error_change") -> BootstrapInterval:
-    """Spearman's rho of a score with a risk change."""
-    values = np.abs(frame["error_change"]) if target == "abs_error_change" else frame[target]
-    return _resampled(frame, spearman, frame[score], values)
+def correlation(frame: DataFrame, score: str, target: str = "error_change") -> BootstrapInterval:
+    """Spearman's rho of a score with a risk change, or with another score."""
+    return resample(frame, spearman, frame[score], frame[target])
 
 
-def area(frame: Frame, score: str, tau: float, metric: Area = auroc) -> BootstrapInterval:
+def area(frame: DataFrame, score: str, tau: float, metric: Area = auroc) -> BootstrapInterval:
     """AUROC or AUPRC of a score for a rise of the anchor's 0-1 risk above ``tau``."""
-    return _resampled(frame, metric, frame[score], harmful(frame, tau))
+    return resample(frame, metric, frame[score], harmful(frame, tau))
 
 
-def lead(frame: Frame, score: str, over: str, tau: float | None = None) -> BootstrapInterval:
+def lead(frame: DataFrame, score: str, over: str, tau: float | None = None) -> BootstrapInterval:
     """How much better ``score`` is than ``over`` on the same updates: in rho with the signed change, or in AUROC."""
     metric, target = (spearman, frame["error_change"]) if tau is None else (auroc, harmful(frame, tau))
-    return _resampled(frame, Difference(metric), frame[score], frame[over], target)
+    return resample(frame, Difference(metric), frame[score], frame[over], target)
 
 
 def resolvable(found: BootstrapInterval) -> bool:
@@ -67,27 +97,25 @@ def resolvable(found: BootstrapInterval) -> bool:
     return bool(found.lower > 0 or found.upper < 0)
 
 
-def harmful(frame: Frame, tau: float) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = frame["error_change"] > tau
-    return found
+def harmful(frame: DataFrame, tau: float) -> Series:
+    return frame["error_change"] > tau
 
 
-def both_kinds(frame: Frame, tau: float) -> bool:
+def both_kinds(frame: DataFrame, tau: float) -> bool:
     """There are harmful and harmless updates at ``tau``."""
     return 0 < harmful(frame, tau).mean() < 1
 
 
-def alarm(frame: Frame, score: str) -> NDArray[np.float64]:
+def alarm(frame: DataFrame, score: str) -> Series:
     """Where each update stands among those of its seed: 0 the least alarming, 1 the most; ties in the middle."""
-    place = np.empty(len(frame[score]))
-    for (seed,) in groups(frame, "seed"):
-        own = frame["seed"] == seed
-        values = frame[score][own]
-        below = (values[:, None] > values).sum(axis=1) + 0.5 * ((values[:, None] == values).sum(axis=1) - 1)
-        place[own] = below / max(1, len(values) - 1)
-    return place
+    own = frame.groupby("seed")[score]
+    return (own.rank() - 1) / np.maximum(1, own.transform("size") - 1)
 
 
-def _resampled(frame: Frame, statistic: Callable[..., Metric], *columns: NDArray[Any]) -> BootstrapInterval:
-    return two_way_bootstrap(statistic, frame["seed"], frame["name"], *columns,
-                             generator=np.random.default_rng(0), num_resamples=RESAMPLES)  # fmt: skip
+def resample(
+    frame: DataFrame, statistic: Callable[..., Metric | float], *columns: Series, num_resamples: int = RESAMPLES
+) -> BootstrapInterval:
+    """A statistic of columns with an interval over seeds and candidates."""
+    generator = np.random.default_rng(0)
+    names = frame["seed"], frame["name"]
+    return two_way_bootstrap(statistic, *names, *columns, generator=generator, num_resamples=num_resamples)

@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pandas import DataFrame, Series
+
 from ..engine.records import Record
 
 TOLERANCE = 0.05
@@ -34,20 +36,30 @@ def part(records: list[Record], name: str) -> list[Record]:
     return [{"config": r["config"], **r["metrics"][name]} for r in records if name in r["metrics"]]
 
 
-def drawn(records: list[Record]) -> list[Record]:
+def closed_parts(records: list[Record]) -> list[Record]:
     """The closed part with every seed: its curves are the same, its Monte Carlo errors are not."""
     return part(records, "closed")
 
 
 def closed_forms(records: list[Record]) -> list[Record]:
     """The closed part, once per problem (penalty, dimension, angle)."""
-    problems = {(r["config"]["lam"], r["config"]["dim"], r["config"]["angle"]): r for r in drawn(records)}
+    problems = {(r["config"]["lam"], r["config"]["dim"], r["config"]["angle"]): r for r in closed_parts(records)}
     return list(problems.values())
 
 
 def samples(records: list[Record]) -> list[Record]:
     """The finite part, one per problem and seed."""
     return part(records, "finite")
+
+
+def with_change(closed: list[Record]) -> list[Record]:
+    """The problems in which the risk changes: mu is not orthogonal to w*."""
+    return [r for r in closed if any(r["curves"]["risk_change"])]
+
+
+def diagnostics(finite: list[Record]) -> DataFrame:
+    """One row for each diagnosed pair of samples; without any there are no columns."""
+    return DataFrame([row for r in finite for row in r["diagnostics"]])
 
 
 def closed_slope(closed: list[Record], name: str, regime: str = "small") -> Spread:
@@ -62,10 +74,8 @@ def closed_slope(closed: list[Record], name: str, regime: str = "small") -> Spre
 
 def middle_half(values: Iterable[float | None]) -> Spread:
     """Median and quartiles of the values that exist."""
-    kept = [value for value in values if value is not None]
-    if len(kept) < 2:
-        return Spread(kept[0], kept[0], kept[0], 1) if kept else UNDEFINED
-    lower, median, upper = statistics.quantiles(kept, n=4, method="inclusive")
+    kept = Series(list(values), dtype=float).dropna()
+    lower, median, upper = kept.quantile([0.25, 0.5, 0.75])
     return Spread(median, lower, upper, len(kept))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from pandas import DataFrame
 
-from ..analysis.active import contrast, curve, growth, of_shared_seeds, ranked_means, rounds_of
+from ..analysis.active import active_frame, contrast, curve, growth, mean_correlation, shared_seeds
 from ..analysis.cells import interval
-from ..analysis.frame import Frame, groups, size, where
-from ..analysis.synthetic import covers
+from ..analysis.summary import covers
 from ..engine.records import Record
-from .ledger import Finding, graded, unfinished
+from .ledger import Finding, grade, unfinished
 from .standin import Rule, on_both, on_stand_in
 
 LABEL = "app:domainnet-active"
@@ -20,50 +20,55 @@ RANGE = (5.0, 9.0)
 """Of the ratio that the paper calls stable."""
 
 
-def needing(*policies: str, proxy: bool = False) -> Callable[[Callable[[Frame], Finding]], Rule]:
+def needs_policies(*policies: str, proxy: bool = False) -> Callable[[Callable[[DataFrame], Finding]], Rule]:
     """A rule on the rounds of some policies, of the seeds that all were run with; the finding says what is missing.
 
     Every rule has an interval over seeds, so one seed decides nothing; some need TRACE-Proxy.
     """
 
-    def wrap(judge: Callable[[Frame], Finding]) -> Rule:
-        def judged(records: list[Record]) -> Finding:
-            frame = rounds_of(records, records[0]["config"]["data"])
-            absent = [p for p in policies if not size(where(frame, policy=p))]
+    def wrap(judge: Callable[[DataFrame], Finding]) -> Rule:
+        def judge_shared(records: list[Record]) -> Finding:
+            frame = active_frame(records)
+            absent = [p for p in policies if p not in set(frame["policy"])]
             if absent:
                 return Finding("no records", 0, "not run here", f"No evaluated rounds of {', '.join(absent)} exist.")
-            shared = of_shared_seeds(frame, policies)
-            if len(groups(shared, "seed")) < 2:
+            shared = shared_seeds(frame, policies)
+            if shared["seed"].nunique() < 2:
                 return unfinished("active", f"two seeds of {' and '.join(policies) or 'a policy'}")
-            if proxy and np.isnan(shared["proxy"]).any():
+            if proxy and shared["proxy"].isna().any():
                 return unfinished("active", "development rounds of every policy, which TRACE-Proxy needs")
             return judge(shared)
 
-        return judged
+        return judge_shared
 
     return wrap
 
 
-def by_round(frame: Frame, policy: str, column: str, form: str = "{:.3g}") -> str:
+def by_round(frame: DataFrame, policy: str, column: str, form: str = "{:.3g}") -> str:
     """Means over seeds, round by round."""
     return ", ".join(form.format(value) for value in curve(frame, policy, column).mean(axis=0))
 
 
-def factor(frame: Frame, policy: str, column: str) -> float:
+def factor(frame: DataFrame, policy: str, column: str) -> float:
     """Last round over the first, of means."""
     means = curve(frame, policy, column).mean(axis=0)
     return float(means[-1] / means[0])
 
 
-def _runs(frame: Frame, *policies: str) -> int:
-    return sum(size(where(frame, policy=policy)) for policy in policies)
+def _runs(frame: DataFrame, *policies: str) -> int:
+    return int(frame["policy"].isin(policies).sum())
+
+
+def _means(frame: DataFrame) -> int:
+    """Means over seeds that a correlation is over: one for every policy and round."""
+    return frame.groupby(["policy", "labeled"]).ngroups
 
 
 def distance_falls(policy: str, column: str) -> Rule:
-    @needing(policy)
-    def judged(frame: Frame) -> Finding:
+    @needs_policies(policy)
+    def judge(frame: DataFrame) -> Finding:
         found, means = growth(frame, policy, column), curve(frame, policy, column).mean(axis=0)
-        verdict = graded(found.upper < 0 and bool((np.diff(means) < 0).all()), found.upper < 0)
+        verdict = grade(found.upper < 0 and bool((np.diff(means) < 0).all()), found.upper < 0)
         measured = f"{by_round(frame, policy, column)}; last minus first {interval(found)}"
         as_large = growth(frame, policy, f"held_out_{column}").estimate <= found.estimate < 0
         why = (
@@ -72,11 +77,11 @@ def distance_falls(policy: str, column: str) -> Rule:
         )
         return Finding(measured, _runs(frame, policy), verdict, why)
 
-    return judged
+    return judge
 
 
-@needing("w1min")
-def output_bump(frame: Frame) -> Finding:
+@needs_policies("w1min")
+def output_bump(frame: DataFrame) -> Finding:
     means = curve(frame, "w1min", "output_distance").mean(axis=0)
     peak = int(means.argmax())
     early = 0 < peak <= len(means) // 2
@@ -84,44 +89,44 @@ def output_bump(frame: Frame) -> Finding:
     falls = peak < len(means) - 1 and decline.upper < 0
     measured = f"{by_round(frame, 'w1min', 'output_distance')}; last minus the highest {interval(decline, '{:.2f}')}"
     why = f"It is highest in round {peak + 1} of {len(means)}; a decline counts where its interval is below 0."
-    return Finding(measured, _runs(frame, "w1min"), graded(early and falls, early or falls), why)
+    return Finding(measured, _runs(frame, "w1min"), grade(early and falls, early or falls), why)
 
 
-@needing("w1min")
-def risk_improves(frame: Frame) -> Finding:
+@needs_policies("w1min")
+def risk_improves(frame: DataFrame) -> Finding:
     found = growth(frame, "w1min", "points")
     measured = f"{by_round(frame, 'w1min', 'points')} points; last minus first {interval(found, '{:.2f}')}"
-    harmed = float((where(frame, policy="w1min")["error_change"] > 0).mean())
+    harmed = float((frame.loc[frame["policy"] == "w1min", "error_change"] > 0).mean())
     why = f"Lower is better here, since {100 * harmed:.0f}% of the rounds harm the anchor; without labels it is 0."
-    return Finding(measured, _runs(frame, "w1min"), graded(found.upper < 0, found.estimate < 0), why)
+    return Finding(measured, _runs(frame, "w1min"), grade(found.upper < 0, found.estimate < 0), why)
 
 
-@needing("mmdmin")
-def output_explodes(frame: Frame) -> Finding:
+@needs_policies("mmdmin")
+def output_explodes(frame: DataFrame) -> Finding:
     rise, fall = growth(frame, "mmdmin", "output_distance"), growth(frame, "mmdmin", "mmd")
     measured = (
         f"output discrepancy x{factor(frame, 'mmdmin', 'output_distance'):.2f} ({interval(rise, '{:+.2f}')}), "
         f"MMD x{factor(frame, 'mmdmin', 'mmd'):.2f} ({interval(fall, '{:+.3f}')}) from first to last round"
     )
-    others = [p for p in ("w1min", "random") if size(where(frame, policy=p))]
+    others = [p for p in ("w1min", "random") if p in set(frame["policy"])]
     grown = ", ".join(f"{p} x{factor(frame, p, 'output_distance'):.2f}" for p in others) or "no other policy was run"
     why = f"More labels are more steps under every policy: output discrepancy of {grown}."
-    return Finding(measured, _runs(frame, "mmdmin"), graded(rise.lower > 0 and fall.upper < 0, rise.lower > 0), why)
+    return Finding(measured, _runs(frame, "mmdmin"), grade(rise.lower > 0 and fall.upper < 0, rise.lower > 0), why)
 
 
-@needing("mmdmin", "w1min")
-def unreliable(frame: Frame) -> Finding:
+@needs_policies("mmdmin", "w1min")
+def unreliable(frame: DataFrame) -> Finding:
     changes = {policy: growth(frame, policy, "points") for policy in ("mmdmin", "w1min")}
     improves = {policy: change.upper < 0 for policy, change in changes.items()}
     shown = ", ".join(f"{policy} {interval(change, '{:+.2f}')}" for policy, change in changes.items())
     gap = contrast(frame, "mmdmin", "w1min", "points")
     why = f"Over all rounds mmdmin's |Delta R| minus w1min's is {interval(gap, '{:+.2f}')} points."
-    verdict = graded(not improves["mmdmin"] and improves["w1min"], not improves["mmdmin"])
+    verdict = grade(not improves["mmdmin"] and improves["w1min"], not improves["mmdmin"])
     return Finding(f"|Delta R|, last minus first round: {shown} points", _runs(frame, *changes), verdict, why)
 
 
-@needing("w1min", "mmdmin", proxy=True)
-def ratio_stable(frame: Frame) -> Finding:
+@needs_policies("w1min", "mmdmin", proxy=True)
+def ratio_stable(frame: DataFrame) -> Finding:
     """The paper's reading is the proxy over points; ours the bound over the change of the loss it bounds."""
     readings = {"Proxy/|Delta R| [p.p.]": ("proxy", "points"), "B/|Delta R| [nats]": ("bound_ot", "abs_risk_change")}
     read = {
@@ -139,24 +144,24 @@ def ratio_stable(frame: Frame) -> Finding:
         f"Stable would be a range no wider than that of {RANGE[0]:.0f} to {RANGE[1]:.0f}, a factor of "
         f"{RANGE[1] / RANGE[0]:.1f}; the size of the first ratio is that of its unit, the second has none."
     )
-    return Finding(shown, _runs(frame, "w1min", "mmdmin"), graded(inside and steady, inside or steady), why)
+    return Finding(shown, _runs(frame, "w1min", "mmdmin"), grade(inside and steady, inside or steady), why)
 
 
-@needing("w1min", "mmdmin")
-def distance_misleads(frame: Frame) -> Finding:
-    distance, output = ranked_means(frame, "distance"), ranked_means(frame, "output_distance")
-    count = len(groups(frame, "policy", "labeled"))
+@needs_policies("w1min", "mmdmin")
+def distance_misleads(frame: DataFrame) -> Finding:
+    distance, output = mean_correlation(frame, "distance"), mean_correlation(frame, "output_distance")
+    count = _means(frame)
     measured = (
         f"rho with |Delta R| over {count} policy-round means: distance {interval(distance, '{:.2f}')}, "
         f"output discrepancy {interval(output, '{:.2f}')}"
     )
-    verdict = graded(distance.upper < output.lower and output.lower > 0, distance.estimate < output.estimate)
+    verdict = grade(distance.upper < output.lower and output.lower > 0, distance.estimate < output.estimate)
     why = "A distance that ranks rounds worse than the output discrepancy misleads; it also falls by size alone."
-    return Finding(measured, size(frame), verdict, why)
+    return Finding(measured, len(frame), verdict, why)
 
 
-@needing("w1min", "mmdmin", "random")
-def beats_random(frame: Frame) -> Finding:
+@needs_policies("w1min", "mmdmin", "random")
+def beats_random(frame: DataFrame) -> Finding:
     parts, wins, losses = [], 0, 0
     for policy in ("w1min", "mmdmin"):
         error, harm = (contrast(frame, policy, "random", column) for column in ("target_points", "signed_points"))
@@ -164,40 +169,42 @@ def beats_random(frame: Frame) -> Finding:
         losses += sum(found.lower > 0 for found in (error, harm))
         parts.append(f"{policy}: target error {interval(error, '{:+.1f}')}, anchor {interval(harm, '{:+.1f}')} points")
     why = f"Means over all rounds, paired by seed: resolvably better in {wins} and worse in {losses} of 4 comparisons."
-    return Finding("; ".join(parts), size(frame), graded(wins == 4, wins > losses), why)
+    return Finding("; ".join(parts), len(frame), grade(wins == 4, wins > losses), why)
 
 
-@needing("w1min", "mmdmin")
-def w1min_keeps_the_anchor(frame: Frame) -> Finding:
+@needs_policies("w1min", "mmdmin")
+def w1min_keeps_the_anchor(frame: DataFrame) -> Finding:
     error, harm = (contrast(frame, "w1min", "mmdmin", column) for column in ("target_points", "signed_points"))
     measured = (
         f"w1min minus mmdmin: anchor {interval(harm, '{:+.1f}')}, target error {interval(error, '{:+.1f}')} points"
     )
     why = "Means over all rounds, paired by seed; below 0 w1min is better."
-    verdict = graded(harm.upper < 0, harm.estimate < 0)
+    verdict = grade(harm.upper < 0, harm.estimate < 0)
     return Finding(measured, _runs(frame, "w1min", "mmdmin"), verdict, why)
 
 
-@needing("w1min", "mmdmin", proxy=True)
-def scores_rank(frame: Frame) -> Finding:
-    found = {name: ranked_means(frame, score) for name, score in (
-        ("TRACE-Proxy", "proxy"), ("output discrepancy", "output_distance"), ("bound", "bound_ot"),
-        ("anchor disagreement", "anchor_disagreement"))}  # fmt: skip
-    shown = ", ".join(f"{name} {interval(f, '{:.2f}')}" for name, f in found.items())
-    proxy = found["TRACE-Proxy"]
-    why = (
-        f"Spearman over {len(groups(frame, 'policy', 'labeled'))} policy-round means; table active-ranks has the rest."
-    )
-    return Finding(f"rho with |Delta R|: {shown}", size(frame), graded(proxy.lower > 0.75, proxy.lower > 0), why)
+@needs_policies("w1min", "mmdmin", proxy=True)
+def scores_rank(frame: DataFrame) -> Finding:
+    scores = {
+        "proxy": "TRACE-Proxy",
+        "output_distance": "output discrepancy",
+        "bound_ot": "bound",
+        "anchor_disagreement": "anchor disagreement",
+    }
+    found = {score: mean_correlation(frame, score) for score in scores}
+    shown = ", ".join(f"{scores[score]} {interval(f, '{:.2f}')}" for score, f in found.items())
+    proxy = found["proxy"]
+    why = f"Spearman over {_means(frame)} policy-round means; table active-ranks has the rest."
+    return Finding(f"rho with |Delta R|: {shown}", len(frame), grade(proxy.lower > 0.75, proxy.lower > 0), why)
 
 
-@needing()
-def bound_holds(frame: Frame) -> Finding:
+@needs_policies()
+def bound_holds(frame: DataFrame) -> Finding:
     held, loose = covers(frame, "bound_ot")
     alone, looseness = covers(frame, "model_change")
     why = f"The bound is {loose:.0f} times |Delta R| in the median; model change alone holds in {100 * alone:.1f}% at "
-    verdict = graded(held == 1, held > 0.95)
-    return Finding(f"{100 * held:.1f}% of rounds", size(frame), verdict, f"{why}{looseness:.0f} times.")
+    verdict = grade(held == 1, held > 0.95)
+    return Finding(f"{100 * held:.1f}% of rounds", len(frame), verdict, f"{why}{looseness:.0f} times.")
 
 
 on_both(

@@ -5,6 +5,8 @@ The paper trains no such model; its sentence names a direction, and these rows s
 
 from __future__ import annotations
 
+from pandas import DataFrame
+
 from ..analysis.anchoring import (
     METHODS,
     PENALTIES,
@@ -13,13 +15,13 @@ from ..analysis.anchoring import (
     anchoring_frame,
     at_equal_accuracy,
     difference,
+    lower_penalties,
     lowest,
-    replicated,
+    replicated_studies,
 )
 from ..analysis.cells import interval
-from ..analysis.frame import Frame, size
 from ..engine.records import Record
-from .ledger import Finding, claim, graded, needs, unfinished
+from .ledger import Finding, claim, grade, needs, unfinished
 
 ONE_SEED = unfinished("anchoring", "study with two seeds")
 
@@ -33,7 +35,7 @@ ONE_SEED = unfinished("anchoring", "study with two seeds")
 def anchor_penalty_protects(records: list[Record]) -> Finding:
     """Every penalty against the plain fine-tune, at equal target accuracy."""
     frame, holds, shown, beyond = anchoring_frame(records), [], [], []
-    if not (found := replicated(frame)):
+    if not (found := replicated_studies(frame)):
         return ONE_SEED
     for title, part in found:
         kinds = {kind: difference(part, kind, "plain", "abs_risk_change") for kind in PENALTIES}
@@ -47,18 +49,18 @@ def anchor_penalty_protects(records: list[Record]) -> Finding:
             f"at {100 * costs[best]:+.1f} points of target error"
         )
         beyond.append(_beyond_moving_less(title, part))
-    verdict = graded(all(holds), any(holds))
+    verdict = grade(all(holds), any(holds))
     why = (
         f"{sum(holds)} of {len(holds)} pairs of study and penalty lower |Delta R| at a target error of at most "
         f"{100 * TOLERANCE:g} point more; {'; '.join(beyond)}."
     )
-    return Finding("; ".join(shown), size(frame), verdict, why)
+    return Finding("; ".join(shown), len(frame), verdict, why)
 
 
-def _beyond_moving_less(title: str, part: Frame) -> str:
+def _beyond_moving_less(title: str, part: DataFrame) -> str:
     other = lowest(part, TRIVIAL, "abs_risk_change")
-    fewer = sum(difference(part, kind, other, "abs_risk_change").upper < 0 for kind in PENALTIES)
-    return f"{title}: {fewer} of {len(PENALTIES)} penalties leave less of it than {METHODS[other].title}"
+    fewer = lower_penalties(part, other, "abs_risk_change")
+    return f"{title}: {len(fewer)} of {len(PENALTIES)} penalties leave less of it than {METHODS[other].title}"
 
 
 @claim(
@@ -70,7 +72,7 @@ def _beyond_moving_less(title: str, part: Frame) -> str:
 def anchor_penalty_certifies(records: list[Record]) -> Finding:
     """The certificate of the chosen updates: does it hold, does it fall, and is it below the harm it should exclude."""
     frame, covered, fallen, useful, shown = anchoring_frame(records), [], [], [], []
-    if not (found := replicated(frame)):
+    if not (found := replicated_studies(frame)):
         return ONE_SEED
     for title, part in found:
         plain = at_equal_accuracy(part, "plain")
@@ -78,15 +80,16 @@ def anchor_penalty_certifies(records: list[Record]) -> Finding:
         own = at_equal_accuracy(part, best)
         covered += (own["abs_risk_change"] <= own["anchor_upper"]).tolist()
         fallen.append(difference(part, best, "plain", "anchor_upper").upper < 0)
-        harm, bounds = float(plain["abs_risk_change"].mean()), (float(p["anchor_upper"].mean()) for p in (plain, own))
-        before, after = bounds
+        harm, before, after = plain["abs_risk_change"].mean(), plain["anchor_upper"].mean(), own["anchor_upper"].mean()
         useful.append(after < harm)
-        shown.append(f"{title}: certificate {before:.2f} to {after:.2f} nats ({METHODS[best].title}) "
-                     f"for a plain |Delta R| of {harm:.3f}")  # fmt: skip
+        shown.append(
+            f"{title}: certificate {before:.2f} to {after:.2f} nats ({METHODS[best].title}) for a plain |Delta R| of "
+            f"{harm:.3f}"
+        )
     sound = all(covered) and all(fallen)
-    verdict = graded(sound and all(useful), sound)
+    verdict = grade(sound and all(useful), sound)
     why = (
         f"The certificate holds for {sum(covered)} of {len(covered)} updates and falls in {sum(fallen)} of "
         f"{len(fallen)} studies; it is below the plain fine-tune's |Delta R| in {sum(useful)} of them."
     )
-    return Finding("; ".join(shown), size(frame), verdict, why)
+    return Finding("; ".join(shown), len(frame), verdict, why)

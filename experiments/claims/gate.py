@@ -2,134 +2,142 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from pandas import DataFrame, Series
 
-from trace.stats.bootstrap import BootstrapInterval, two_way_bootstrap
-from trace.stats.metrics import auprc, auroc, spearman
+from trace.stats.metrics import auprc, auroc
 
 from ..analysis.cells import interval
-from ..analysis.frame import Frame, groups, size, where
-from ..analysis.gate import SCORES, alarm, area, both_kinds, harmful, lead, ranked, resolvable, subsets
+from ..analysis.gate import (
+    SCORES,
+    alarm,
+    area,
+    both_kinds,
+    correlation,
+    harmful,
+    lead,
+    resample,
+    resolvable,
+    subsets,
+)
 from ..analysis.paper import GATE, GATE_RHO, GATE_TAU
-from ..analysis.synthetic import covers
+from ..analysis.summary import covers
 from ..engine.records import Record
-from .ledger import Finding, Verdict, graded, unfinished
+from .ledger import Finding, Verdict, grade, unfinished
 from .standin import Rule, on_both, on_stand_in
 
 LABEL = "app:domainnet-gate"
 NEAR = 0.02
 """How far below the printed number a rank correlation or an area still counts as met."""
 
+short = functools.partial(interval, form="{:.2f}")
+
 
 class Updates(NamedTuple):
     """The plain fine-tunes, and all updates; they are the same where no controls were run."""
 
-    plain: Frame
-    everything: Frame
+    plain: DataFrame
+    everything: DataFrame
 
     @property
     def controlled(self) -> bool:
-        return size(self.everything) > size(self.plain)
+        return len(self.everything) > len(self.plain)
 
 
 def rule(judge: Callable[[Updates], Finding]) -> Rule:
     """A rule on the updates of one data set; its intervals are over seeds, so one seed decides nothing."""
 
-    def judged(records: list[Record]) -> Finding:
+    def judge_updates(records: list[Record]) -> Finding:
         (_, plain), *others = subsets(records)
-        if len(groups(plain, "seed")) < 2:
+        if plain["seed"].nunique() < 2:
             return unfinished("gate", "two seeds with plain fine-tunes")
         return judge(Updates(plain, others[0][1] if others else plain))
 
-    return judged
-
-
-def shown(found: BootstrapInterval, form: str = "{:.2f}") -> str:
-    return interval(found, form) if not np.isnan(found.lower) else form.format(found.estimate)
+    return judge_updates
 
 
 @rule
 def rank_correlation(updates: Updates) -> Finding:
-    found, change = (ranked(updates.plain, score) for score in ("trace_w", "output_distance"))
-    best = max(SCORES, key=lambda score: ranked(updates.plain, score).estimate)
-    verdict = graded(found.estimate >= GATE_RHO["trace"] - NEAR, found.lower > 0)
-    highest = shown(ranked(updates.plain, best))
-    why = f"Model change alone has {shown(change)}; the highest is {SCORES[best]} with {highest}."
-    return Finding(f"TRACE-W rho {shown(found)} with signed Delta R", size(updates.plain), verdict, why)
+    found, change = (correlation(updates.plain, score) for score in ("trace_w", "output_distance"))
+    best = max(SCORES, key=lambda score: correlation(updates.plain, score).estimate)
+    verdict = grade(found.estimate >= GATE_RHO["trace"] - NEAR, found.lower > 0)
+    highest = short(correlation(updates.plain, best))
+    why = f"Model change alone has {short(change)}; the highest is {SCORES[best]} with {highest}."
+    return Finding(f"TRACE-W rho {short(found)} with signed Delta R", len(updates.plain), verdict, why)
 
 
 @rule
 def outperforms_msp(updates: Updates) -> Finding:
     """Against the better of both signs, since the paper's own numbers need one and the other."""
     frame = updates.plain
-    rhos = {score: ranked(frame, score) for score in ("negative_msp_source", "msp_source")}
+    rhos = {score: correlation(frame, score) for score in ("negative_msp_source", "msp_source")}
     leads = {score: lead(frame, "trace_w", score) for score in rhos}
     better = max(rhos, key=lambda score: rhos[score].estimate)
-    measured = "; ".join(f"TRACE-W minus {SCORES[score]} {shown(gap, '{:+.2f}')}" for score, gap in leads.items())
-    why = f"In rho, paired; judged by {SCORES[better]}, the better sign here, with {shown(rhos[better])}."
-    verdict = graded(leads[better].lower > 0, leads[better].estimate > 0)
-    return Finding(measured, size(frame), verdict, why)
+    measured = "; ".join(f"TRACE-W minus {SCORES[score]} {interval(gap, '{:+.2f}')}" for score, gap in leads.items())
+    why = f"In rho, paired; judged by {SCORES[better]}, the better sign here, with {short(rhos[better])}."
+    verdict = grade(leads[better].lower > 0, leads[better].estimate > 0)
+    return Finding(measured, len(frame), verdict, why)
 
 
 def separates(tau: float) -> Rule:
     (printed,) = [row for row in GATE if row.tau == tau]
 
     @rule
-    def judged(updates: Updates) -> Finding:
+    def judge(updates: Updates) -> Finding:
         frame = updates.plain
         if not both_kinds(frame, tau):
             share = f"{100 * harmful(frame, tau).mean():.0f}% of the updates are harmful at tau = {tau:.2f}"
-            return Finding(share, size(frame), "not run here", "An area needs harmful and harmless updates.")
+            return Finding(share, len(frame), "not run here", "An area needs harmful and harmless updates.")
         areas = [area(frame, "trace_w", tau, metric) for metric in (auroc, auprc)]
         met = areas[0].estimate >= printed.auroc_trace - NEAR and areas[1].estimate >= printed.auprc_trace - NEAR
         msp = [area(frame, score, tau) for score in ("negative_msp_source", "msp_source")]
-        verdict = graded(met, areas[0].lower > 0.5)
+        verdict = grade(met, areas[0].lower > 0.5)
         share = f"{100 * harmful(frame, tau).mean():.0f}% harmful"
-        measured = f"AUROC {shown(areas[0])}, AUPRC {shown(areas[1])}, {share}"
+        measured = f"AUROC {short(areas[0])}, AUPRC {short(areas[1])}, {share}"
         why = (
-            f"AUROC of model change alone {shown(area(frame, 'output_distance', tau))}, of -MSP {shown(msp[0])}, of "
-            f"+MSP {shown(msp[1])}, of anchor disagreement {shown(area(frame, 'anchor_disagreement', tau))}."
+            f"AUROC of model change alone {short(area(frame, 'output_distance', tau))}, of -MSP {short(msp[0])}, of "
+            f"+MSP {short(msp[1])}, of anchor disagreement {short(area(frame, 'anchor_disagreement', tau))}."
         )
-        return Finding(measured, size(frame), verdict, why)
+        return Finding(measured, len(frame), verdict, why)
 
-    return judged
+    return judge
 
 
 @rule
 def harmful_share(updates: Updates) -> Finding:
     frame = updates.plain
-    found = two_way_bootstrap(np.mean, frame["seed"], frame["name"], 100.0 * harmful(frame, GATE_TAU),
-                              generator=np.random.default_rng(0))  # fmt: skip
-    verdict = graded(found.estimate > 50, found.upper > 50)
+    found = resample(frame, np.mean, 100.0 * harmful(frame, GATE_TAU), num_resamples=2000)
+    verdict = grade(found.estimate > 50, found.upper > 50)
     why = "The share is that of the step sizes one tries, which were spaced beforehand: it says nothing about a score."
-    return Finding(f"{shown(found, '{:.0f}')}% above {GATE_TAU}", size(frame), verdict, why)
+    return Finding(f"{interval(found, '{:.0f}')}% above {GATE_TAU}", len(frame), verdict, why)
 
 
 @rule
 def reliable_without_labels(updates: Updates) -> Finding:
     """Also where the target does not show the harm, or shows one that is none."""
     if not both_kinds(updates.plain, GATE_TAU):
-        return Finding("one kind of update only", size(updates.plain), "not run here", "An area needs both kinds.")
+        return Finding("one kind of update only", len(updates.plain), "not run here", "An area needs both kinds.")
     plain, everything = (area(frame, "trace_w", GATE_TAU) for frame in updates)
     anchor = area(updates.everything, "anchor_disagreement", GATE_TAU)
-    measured = f"AUROC at {GATE_TAU} {shown(plain)} on fine-tunes"
-    verdict: Verdict = graded(plain.lower > 0.9, plain.lower > 0.5)
+    measured = f"AUROC at {GATE_TAU} {short(plain)} on fine-tunes"
+    verdict: Verdict = grade(plain.lower > 0.9, plain.lower > 0.5)
     why = "It needs labels of the target's held-out split for the gradient quantile, none of the anchor."
     if updates.controlled:
-        measured += f", {shown(everything)} with controls"
-        verdict = graded(min(plain.lower, everything.lower) > 0.9, plain.lower > 0.5)
-        why = f"Anchor disagreement, which needs no labels either, has {shown(anchor)} with controls."
+        measured += f", {short(everything)} with controls"
+        verdict = grade(min(plain.lower, everything.lower) > 0.9, plain.lower > 0.5)
+        why = f"Anchor disagreement, which needs no labels either, has {short(anchor)} with controls."
         blind = updates.everything["kind"] == "blind harm"
         if blind.any():
             places = [100 * alarm(updates.everything, name)[blind].mean() for name in ("error_change", "trace_w")]
             why = (
                 f"Harm that the target does not show stands at {places[0]:.0f}% of all updates by harm and at "
-                f"{places[1]:.0f}% by TRACE-W; anchor disagreement needs no labels either and has {shown(anchor)}."
+                f"{places[1]:.0f}% by TRACE-W; anchor disagreement needs no labels either and has {short(anchor)}."
             )
-    return Finding(measured, size(updates.everything), verdict, why)
+    return Finding(measured, len(updates.everything), verdict, why)
 
 
 @rule
@@ -138,17 +146,17 @@ def gates_best(updates: Updates) -> Finding:
     frames = {"fine-tunes": updates.plain} | ({"with controls": updates.everything} if updates.controlled else {})
     parts, better = [], {}
     for name, frame in frames.items():
-        rhos = {score: ranked(frame, score) for score in SCORES}
+        rhos = {score: correlation(frame, score) for score in SCORES}
         order = sorted(SCORES, key=lambda score: -rhos[score].estimate)
         parts.append(
-            f"{name}: best by rho {SCORES[order[0]]} {shown(rhos[order[0]])}, TRACE-W {shown(rhos['trace_w'])} is "
+            f"{name}: best by rho {SCORES[order[0]]} {short(rhos[order[0]])}, TRACE-W {short(rhos['trace_w'])} is "
             f"number {1 + order.index('trace_w')} of {len(order)}"
         )
         leads = {score: lead(frame, score, "trace_w") for score in SCORES if score != "trace_w"}
         better[name] = [SCORES[s] for s, found in leads.items() if resolvable(found) and found.estimate > 0]
     why = "Resolvably better in rho, paired: " + "; ".join(f"{n}, {', '.join(b) or 'none'}" for n, b in better.items())
-    verdict = graded(not any(better.values()), not all(better.values()))
-    return Finding("; ".join(parts), size(updates.everything), verdict, f"{why}.")
+    verdict = grade(not any(better.values()), not all(better.values()))
+    return Finding("; ".join(parts), len(updates.everything), verdict, f"{why}.")
 
 
 on_both(
@@ -205,18 +213,18 @@ on_stand_in(
 
 @rule
 def distances_constant(updates: Updates) -> Finding:
-    spreads = {name: max(_spread(where(updates.plain, seed=seed)[name]) for (seed,) in groups(updates.plain, "seed"))
-               for name in ("distance", "mmd", "sensitivity_target", "rkhs_norm")}  # fmt: skip
+    seeds = updates.plain.groupby("seed")[["distance", "mmd", "sensitivity_target", "rkhs_norm"]]
+    spreads = seeds.agg(_spread).max()
     measured = f"largest over smallest within a seed: OT x{spreads['distance']:.2f}, MMD x{spreads['mmd']:.2f}"
     constant = max(spreads["distance"], spreads["mmd"]) < 1.1
     why = (
         "Q's features are frozen and all candidates share the samples; what multiplies the distance is not constant: "
         f"gradient quantile x{spreads['sensitivity_target']:.1f}, RKHS norm x{spreads['rkhs_norm']:.1f}."
     )
-    return Finding(measured, size(updates.plain), "reproduced" if constant else "not reproduced", why)
+    return Finding(measured, len(updates.plain), "reproduced" if constant else "not reproduced", why)
 
 
-def _spread(values: np.ndarray) -> float:
+def _spread(values: Series) -> float:
     """Largest over smallest; 1 where all are 0."""
     low, high = float(values.min()), float(values.max())
     return 1.0 if high == low else high / low if low > 0 else float("inf")
@@ -224,28 +232,21 @@ def _spread(values: np.ndarray) -> float:
 
 @rule
 def reduces_to_output_distance(updates: Updates) -> Finding:
-    found = {SCORES[score]: _agreement(updates.plain, updates.plain[score], "output_distance")
-             for score in ("trace_w", "trace_mmd")}  # fmt: skip
-    lows = [rho.estimate for rho in found.values()]
-    listed = ", ".join(f"{name} {shown(rho)}" for name, rho in found.items())
+    found = {score: correlation(updates.plain, score, "output_distance") for score in ("trace_w", "trace_mmd")}
+    lowest = min(rho.estimate for rho in found.values())
+    listed = ", ".join(f"{SCORES[score]} {short(rho)}" for score, rho in found.items())
     why = "The distance is constant, but TRACE-W multiplies it by Q~'s gradient quantile and TRACE-MMD by a norm."
-    return Finding(f"rho with the output distance: {listed}", size(updates.plain),
-                   graded(min(lows) >= 0.99, min(lows) >= 0.9), why)  # fmt: skip
+    verdict = grade(lowest >= 0.99, lowest >= 0.9)
+    return Finding(f"rho with the output distance: {listed}", len(updates.plain), verdict, why)
 
 
 @rule
 def gaps_do_not_matter(updates: Updates) -> Finding:
-    frame = updates.plain
-    found = _agreement(frame, frame["trace_w"] + frame["gaps"], "trace_w")
-    change = ranked(frame | {"with_gaps": frame["trace_w"] + frame["gaps"]}, "with_gaps")
-    why = f"With the gaps added, rho with harm is {shown(change)} instead of {shown(ranked(frame, 'trace_w'))}."
-    verdict = graded(found.estimate >= 0.99, found.estimate >= 0.9)
-    return Finding(f"rho of TRACE-W with and without gaps {shown(found, '{:.3f}')}", size(frame), verdict, why)
-
-
-def _agreement(frame: Frame, values: np.ndarray, other: str) -> BootstrapInterval:
-    return two_way_bootstrap(spearman, frame["seed"], frame["name"], values, frame[other],
-                             generator=np.random.default_rng(0), num_resamples=500)  # fmt: skip
+    frame = updates.plain.assign(with_gaps=updates.plain["trace_w"] + updates.plain["gaps"])
+    found, change = correlation(frame, "with_gaps", "trace_w"), correlation(frame, "with_gaps")
+    why = f"With the gaps added, rho with harm is {short(change)} instead of {short(correlation(frame, 'trace_w'))}."
+    verdict = grade(found.estimate >= 0.99, found.estimate >= 0.9)
+    return Finding(f"rho of TRACE-W with and without gaps {interval(found, '{:.3f}')}", len(frame), verdict, why)
 
 
 @rule
@@ -256,8 +257,8 @@ def bound_holds(updates: Updates) -> Finding:
         f"It is {loose:.0f} times |Delta R| in the median; the label-free bound on the anchor's own inputs is "
         f"{looseness:.1f} times and holds in {100 * alone:.1f}%."
     )
-    verdict = graded(held == 1, held > 0.95)
-    return Finding(f"{100 * held:.1f}% of updates", size(updates.everything), verdict, why)
+    verdict = grade(held == 1, held > 0.95)
+    return Finding(f"{100 * held:.1f}% of updates", len(updates.everything), verdict, why)
 
 
 on_both(

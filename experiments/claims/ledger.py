@@ -17,6 +17,9 @@ Records = Mapping[str, list[Record]]
 """The stored records of every experiment, by its name; an experiment that was not run has none."""
 
 
+STABLE = 0.2
+"""Relative change below which a term counts as staying where it was."""
+
 BENCHMARK = "`python -m experiments benchmark`"
 """The one experiment with a command of its own, which stores its record itself."""
 
@@ -70,9 +73,9 @@ def claim(label: str, statement: str, *, published: str, name: str = "") -> Call
 
 def all_claims(*modules: str) -> list[Claim]:
     """The claims of all files in this folder, or of the files that are named."""
-    submodules("experiments.claims")
-    wanted = {f"experiments.claims.{name}" for name in modules}
-    return [made for made in _CLAIMS.values() if not modules or made.module in wanted]
+    own = {module.__name__ for module in submodules("experiments.claims")}
+    wanted = {f"experiments.claims.{name}" for name in modules} or own
+    return [made for made in _CLAIMS.values() if made.module in wanted]
 
 
 def not_run(experiment: str) -> Finding:
@@ -92,15 +95,21 @@ def needs(experiment: str) -> Callable[[Callable[[list[Record]], Finding]], Judg
 
     def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
         @functools.wraps(judge)
-        def judged(records: Records) -> Finding:
+        def judge_own(records: Records) -> Finding:
             found = records.get(experiment, [])
             return judge(found) if found else not_run(experiment)
 
-        return judged
+        return judge_own
 
     return wrap
 
 
-def graded(holds: bool, partly: bool) -> Verdict:
+def grade(holds: bool, partly: bool) -> Verdict:
     """The verdict of a claim that can hold in full, in part, or not."""
     return "reproduced" if holds else "partly" if partly else "not reproduced"
+
+
+def first_case(measured: str, runs: int, *cases: tuple[bool, Verdict, str]) -> Finding:
+    """The verdict of the first case that applies, and why; the last one always must."""
+    verdict, why = next((verdict, why) for applies, verdict, why in cases if applies)
+    return Finding(measured, runs, verdict, why)

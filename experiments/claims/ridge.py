@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ..analysis import ridge as reading
 from ..analysis.ridge import agrees, closed_forms, closed_slope, middle_half, points
 from ..engine.records import Record
-from .ledger import Finding, Judge, Verdict, claim, needs, not_run
+from .ledger import Finding, Judge, Verdict, claim, first_case, needs, not_run
 
 SECTION, APPENDIX = "sec:theoretical_example", "app:ridge_derivation"
 STANDARD_ERRORS = 5.0
@@ -19,109 +19,108 @@ YES: Verdict = "reproduced"
 NO: Verdict = "not reproduced"
 
 
-def judging(read: Callable[..., list[Record]], *slopes: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:
+def ridge_rule(read: Callable[..., list[Record]], *slopes: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:
     """A judge of the ridge records that ``read`` picks; where none has these slopes, the finding says so."""
 
     def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
         @functools.wraps(judge)
-        def judged(records: list[Record]) -> Finding:
+        def judge_part(records: list[Record]) -> Finding:
             found = read(records)
             defined = found and all(closed_slope(found, name).num_records for name in slopes)
             return judge(found) if defined else not_run("ridge")
 
-        return needs("ridge")(judged)
+        return needs("ridge")(judge_part)
 
     return wrap
-
-
-def _first(measured: str, runs: int, *cases: tuple[bool, Verdict, str]) -> Finding:
-    """The verdict of the first case that applies; the last one always must."""
-    verdict, why = next((verdict, why) for applies, verdict, why in cases if applies)
-    return Finding(measured, runs, verdict, why)
 
 
 def _order(closed: list[Record], name: str, order: float, yes: str, no: str) -> Finding:
     slope = closed_slope(closed, name)
     measured = f"slope {slope.text()} in log|mu| for |mu| <= 0.1"
-    return _first(measured, len(closed), (agrees(slope, order), YES, yes), (True, NO, no))
+    return first_case(measured, len(closed), (agrees(slope, order), YES, yes), (True, NO, no))
 
 
 @claim(SECTION, "For small shifts the covariate shift penalty is O(|mu|)", published="order 1")
-@judging(closed_forms, "shift_penalty")
+@ridge_rule(closed_forms, "shift_penalty")
 def shift_penalty_is_linear(closed: list[Record]) -> Finding:
     return _order(closed, "shift_penalty", 1.0, "W1 = |mu|, and L_x tends to a constant above 0.", "Another order.")
 
 
 @claim(SECTION, "For small shifts the weights differ by O(|mu|^2)", published="order 2")
-@judging(closed_forms, "weight_change")
+@ridge_rule(closed_forms, "weight_change")
 def weight_change_is_quadratic(closed: list[Record]) -> Finding:
     yes = "mu enters twice, in mu.w* and as the direction; the difference levels off beyond |mu|^2 = 1 + lambda."
     return _order(closed, "weight_change", 2.0, yes, "The difference has another order.")
 
 
 @claim(SECTION, "The model change penalty has a lower order than the shift penalty", published="order 2 against 1")
-@judging(closed_forms, "model_change", "shift_penalty")
+@ridge_rule(closed_forms, "model_change", "shift_penalty")
 def model_change_is_lower_order(closed: list[Record]) -> Finding:
     change, shift = closed_slope(closed, "model_change"), closed_slope(closed, "shift_penalty")
     far = closed_slope(closed, "model_change", "large")
     measured = f"slopes {change.text()} and {shift.text()} for |mu| <= 0.1; of the change {far.text()} for |mu| >= 10"
     yes = "It vanishes faster, for small shifts only: for large ones the output distance grows like |mu| as well."
     lower = change.lower - shift.upper > 0.5
-    return _first(measured, len(closed), (lower, YES, yes), (True, NO, "It is not of lower order."))
+    return first_case(measured, len(closed), (lower, YES, yes), (True, NO, "It is not of lower order."))
 
 
 @claim(APPENDIX, "E|x| on the target is constant for a fixed dimension", published="order 0")
-@judging(closed_forms, "mean_norm")
+@ridge_rule(closed_forms, "mean_norm")
 def mean_norm_is_constant(closed: list[Record]) -> Finding:
     small, large = closed_slope(closed, "mean_norm"), closed_slope(closed, "mean_norm", "large")
-    return _first(
-        f"slope {small.text()} for |mu| <= 0.1, {large.text()} for |mu| >= 10", len(closed),
+    return first_case(
+        f"slope {small.text()} for |mu| <= 0.1, {large.text()} for |mu| >= 10",
+        len(closed),
         (not agrees(small, 0.0), NO, "It depends on the shift."),
         (agrees(large, 0.0), YES, "It does not depend on the shift."),
         (True, "partly", "Constant for small shifts; it grows like |mu| for large ones."),
-    )  # fmt: skip
+    )
 
 
 @claim(APPENDIX, "E|Delta w.x| <= |Delta w| E|x| by Cauchy-Schwarz", published="always")
-@judging(closed_forms, "model_change")
+@ridge_rule(closed_forms, "model_change")
 def cauchy_schwarz_holds(closed: list[Record]) -> Finding:
     pairs = points(closed, "model_change", "model_change_bound")
     held = sum(exact <= bound for exact, bound in pairs)
     slack = statistics.median([bound / exact for exact, bound in pairs if exact])
-    return _first(
-        f"{held} of {len(pairs)} points; the bound is {slack:.3g} times the exact value in the median", len(closed),
+    return first_case(
+        f"{held} of {len(pairs)} points; the bound is {slack:.3g} times the exact value in the median",
+        len(closed),
         (held == len(pairs), YES, "Both sides were computed exactly."),
         (True, NO, "The bound is below the exact value somewhere."),
-    )  # fmt: skip
+    )
 
 
 @claim(APPENDIX, "Closed forms of both weights and of their difference", published="three formulas")
-@judging(reading.drawn)
+@ridge_rule(reading.closed_parts)
 def weights_satisfy_their_equations(checked: list[Record]) -> Finding:
     worst, draws = reading.worst_error(checked), checked[0]["config"]["num_draws"]
     yes = "The normal equations hold on draws, and all that is derived from the weights agrees with draws of its own."
-    return _first(
-        f"largest Monte Carlo error {worst:.1f} standard errors, {draws} draws a run", len(checked),
-        (worst < STANDARD_ERRORS, YES, yes), (True, NO, "Draws refute at least one formula."),
-    )  # fmt: skip
+    return first_case(
+        f"largest Monte Carlo error {worst:.1f} standard errors, {draws} draws a run",
+        len(checked),
+        (worst < STANDARD_ERRORS, YES, yes),
+        (True, NO, "Draws refute at least one formula."),
+    )
 
 
 @claim(APPENDIX, "The two population solutions differ", published="always")
-@judging(closed_forms)
+@ridge_rule(closed_forms)
 def weights_differ(closed: list[Record]) -> Finding:
     equal = [r for r in closed if not any(r["curves"]["weight_change"])]
     angles = ", ".join(sorted({f"{r['config']['angle']:g}" for r in equal}))
     why = f"Equal where mu is orthogonal to w* (an angle of {angles} degrees): Delta w has the factor mu.w*."
-    return _first(
-        f"equal in {len(equal)} of {len(closed)} problems", len(closed),
+    return first_case(
+        f"equal in {len(equal)} of {len(closed)} problems",
+        len(closed),
         (not equal, YES, "They differ in every problem."),
         (len(equal) == len(closed), NO, "They are the same in every problem."),
         (True, "partly", why),
-    )  # fmt: skip
+    )
 
 
 @claim(SECTION, "For small shifts the true risk difference grows linearly with |mu|", published="order 1")
-@judging(closed_forms, "risk_change")
+@ridge_rule(closed_forms, "risk_change")
 def risk_change_is_linear(closed: list[Record]) -> Finding:
     no = (
         "Delta R is Delta w, of order 2, times a vector that tends to a constant; O(|mu|) is an upper bound that is "
@@ -131,112 +130,124 @@ def risk_change_is_linear(closed: list[Record]) -> Finding:
 
 
 @claim(APPENDIX, "Within the risk difference, Delta w is linear in the shift", published="order 1; order 2 before it")
-@judging(closed_forms, "weight_change")
+@ridge_rule(closed_forms, "weight_change")
 def weight_change_is_linear(closed: list[Record]) -> Finding:
     slope = closed_slope(closed, "weight_change")
     why = "The same appendix derives |Delta w| = |c| |mu| with c = O(|mu|), which is order 2, one paragraph earlier."
-    return _first(
-        f"slope {slope.text()}: half the shift leaves {0.5**slope.median:.3f} of |Delta w|", len(closed),
+    return first_case(
+        f"slope {slope.text()}: half the shift leaves {0.5**slope.median:.3f} of |Delta w|",
+        len(closed),
         (agrees(slope, 1.0), YES, "It is of first order."),
         (agrees(slope, 2.0), "contradicts itself", why),
         (True, NO, "It has neither order."),
-    )  # fmt: skip
+    )
 
 
 @claim(SECTION, "The bound is asymptotically sharp: it scales like the risk change", published="ratio of order 0")
-@judging(closed_forms, "tightness")
+@ridge_rule(closed_forms, "tightness")
 def bound_is_sharp(closed: list[Record]) -> Finding:
     slope = closed_slope(closed, "tightness")
-    moved, shifts = [r for r in closed if any(r["curves"]["risk_change"])], closed[0]["shifts"]
+    moved, shifts = reading.with_change(closed), closed[0]["shifts"]
     ratios = {
         shifts[i]: middle_half(reading.tightness(r, i) for r in moved) for i in (0, sum(m <= 0.1 for m in shifts) - 1)
     }
     sizes = ", ".join(f"{ratio.median:.3g} at |mu| = {m:g}" for m, ratio in ratios.items())
     no = "The bound is of order 1, the change of order 2: their ratio grows like 1/|mu| as the shift vanishes."
-    return _first(
-        f"bound / |Delta R|: slope {slope.text()} for |mu| <= 0.1; medians {sizes}", len(closed),
-        (agrees(slope, 0.0), YES, "The ratio tends to a constant."), (True, NO, no),
-    )  # fmt: skip
+    return first_case(
+        f"bound / |Delta R|: slope {slope.text()} for |mu| <= 0.1; medians {sizes}",
+        len(closed),
+        (agrees(slope, 0.0), YES, "The ratio tends to a constant."),
+        (True, NO, no),
+    )
 
 
 @claim(SECTION, "The bound holds", published="always")
-@judging(closed_forms)
+@ridge_rule(closed_forms)
 def bound_holds(closed: list[Record]) -> Finding:
     shares = [abs(change) / bound for bound, change in points(closed, "bound", "risk_change")]
     held = sum(share <= 1 for share in shares)
-    return _first(
-        f"{held} of {len(shares)} points; |Delta R| is at most {max(shares):.2g} of the bound", len(closed),
+    return first_case(
+        f"{held} of {len(shares)} points; |Delta R| is at most {max(shares):.2g} of the bound",
+        len(closed),
         (held == len(shares), YES, "With wide room, although quantiles stand in for constants that do not exist."),
         (True, NO, "The quantiles that stand in for L_x and L_ell are too small."),
-    )  # fmt: skip
+    )
 
 
 @claim(SECTION, "The update costs the source: its instability is a penalty", published="no sign of Delta R is given")
-@judging(closed_forms)
+@ridge_rule(closed_forms)
 def update_is_a_cost(closed: list[Record]) -> Finding:
     changes = [change for (change,) in points(closed, "risk_change")]
     better, worse = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
     why = "Retraining never harms the source here: the shift undoes part of the shrinkage. The bound limits a gain."
-    return _first(
-        f"Delta R < 0 at {better} and > 0 at {worse} of {len(changes)} points", len(closed),
-        (worse > 0, YES, "The update can harm the source."), (True, "partly", why),
-    )  # fmt: skip
+    return first_case(
+        f"Delta R < 0 at {better} and > 0 at {worse} of {len(changes)} points",
+        len(closed),
+        (worse > 0, YES, "The update can harm the source."),
+        (True, "partly", why),
+    )
 
 
 @claim("assump:Lx", "The loss of the ridge example is Lipschitz in the inputs", published="a finite L_x(f)")
-@judging(closed_forms)
+@ridge_rule(closed_forms)
 def sensitivity_is_finite(closed: list[Record]) -> Finding:
     quantiles = [[value for _, value in r["quantiles"]] for r in closed]
     growth = statistics.median(values[-1] / values[1] for values in quantiles)
     tails = [tail for tail, _ in closed[0]["quantiles"]]
     settled = all(values[-1] <= 1.001 * values[-2] for values in quantiles)
     no = "Squared error on Gaussian inputs has no largest gradient: the penalty depends on the level q that is chosen."
-    return _first(
-        f"the gradient quantile grows {growth:.2f} times from 1 - q = {tails[1]:g} to {tails[-1]:g}", len(closed),
-        (settled, YES, "The quantiles settle at a largest gradient."), (True, NO, no),
-    )  # fmt: skip
+    return first_case(
+        f"the gradient quantile grows {growth:.2f} times from 1 - q = {tails[1]:g} to {tails[-1]:g}",
+        len(closed),
+        (settled, YES, "The quantiles settle at a largest gradient."),
+        (True, NO, no),
+    )
 
 
 @claim(SECTION, "The sizes on samples follow the population's", published="not computed")
-@judging(reading.samples)
+@ridge_rule(reading.samples)
 def samples_follow(finite: list[Record]) -> Finding:
-    held = [row["holds"] for r in finite for row in r["diagnostics"]]
+    held = reading.diagnostics(finite)["holds"]
     apart, copied = (reading.refit_slope(finite, draws) for draws in ("fresh", "shared"))
     why = (
         "The core bound holds; fits to separate samples differ before any shift, which hides small ones, and fits to "
         "one sample and its moved copy differ in order 1, through the sample mean, of size 1/sqrt(n)."
     )
-    return _first(
-        f"bound held in {sum(held)} of {len(held)}; slope of |Delta R| for |mu| <= 0.1: {apart.text()} on separate "
-        f"samples, {copied.text()} on one sample and its moved copy (medians, quartiles)", len(finite),
-        (not all(held), NO, "The core bound fails on some samples."),
+    return first_case(
+        f"bound held in {held.sum()} of {len(held)}; slope of |Delta R| for |mu| <= 0.1: {apart.text()} on separate "
+        f"samples, {copied.text()} on one sample and its moved copy (medians, quartiles)",
+        len(finite),
+        (not held.all(), NO, "The core bound fails on some samples."),
         (agrees(apart, 2.0), YES, "The bound holds, and |Delta R| has order 2 as in the limit."),
         (True, "partly", why),
-    )  # fmt: skip
+    )
 
 
 @claim(SECTION, "Generalisation gaps vanish in the population setting", published="0 by construction")
-@judging(reading.samples)
+@ridge_rule(reading.samples)
 def gaps_vanish(finite: list[Record]) -> Finding:
-    rows = [row for r in finite for row in r["diagnostics"]]
-    gaps = statistics.median(row["gap_source"] + row["gap_target"] for row in rows)
-    change = statistics.median(abs(row["risk_change"]) for row in rows)
+    rows = reading.diagnostics(finite)
+    gaps, change = (rows["gap_source"] + rows["gap_target"]).median(), rows["risk_change"].abs().median()
     why = "True of the population, where nothing is estimated; on samples they do not vanish beside the change itself."
-    return _first(
-        f"on samples of {finite[0]['config']['n']}: gaps {gaps:.3g}, |Delta R| {change:.3g} (medians)", len(rows),
-        (gaps <= 0.1 * change, YES, "Small beside the change on samples too."), (True, "partly", why),
-    )  # fmt: skip
+    return first_case(
+        f"on samples of {finite[0]['config']['n']}: gaps {gaps:.3g}, |Delta R| {change:.3g} (medians)",
+        len(rows),
+        (gaps <= 0.1 * change, YES, "Small beside the change on samples too."),
+        (True, "partly", why),
+    )
 
 
 @claim(SECTION, "W1 between source and target is the distance of their means", published="W1 = |mu|")
-@judging(reading.samples)
+@ridge_rule(reading.samples)
 def transport_is_the_distance_of_means(finite: list[Record]) -> Finding:
-    rows = [row for r in finite for row in r["diagnostics"]]
-    ends = min(row["shift"] for row in rows), max(row["shift"] for row in rows)
-    near, far = (statistics.median(row["transport"] / m for row in rows if row["shift"] == m) for m in ends)
+    rows = reading.diagnostics(finite)
+    ratios = (rows["transport"] / rows["shift"]).groupby(rows["shift"]).median()
+    near, far, ends = ratios.iloc[0], ratios.iloc[-1], ratios.index[[0, -1]]
     why = "True of the population; between samples W1 has a floor that hides small shifts, the higher the dimension."
-    return _first(
-        f"sample W1 / |mu| = {near:.3g} at |mu| = {ends[0]:g}, {far:.3g} at {ends[1]:g} (medians)", len(rows),
+    return first_case(
+        f"sample W1 / |mu| = {near:.3g} at |mu| = {ends[0]:g}, {far:.3g} at {ends[1]:g} (medians)",
+        len(rows),
         (abs(far - 1) > 0.1, NO, "Even far apart, W1 is not the distance of the means."),
-        (abs(near - 1) <= 0.1, YES, "At all shifts, on samples too."), (True, "partly", why),
-    )  # fmt: skip
+        (abs(near - 1) <= 0.1, YES, "At all shifts, on samples too."),
+        (True, "partly", why),
+    )

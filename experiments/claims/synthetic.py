@@ -1,36 +1,37 @@
-"""What the paper says about its synthetic worlds (`app:synth-details`), judged by the records of `synthetic`."""
+"""What the paper says about its synthetic worlds (`app:synth-details`, `tab:combined-excerpt-app`, the MMD variant)."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import numpy as np
+from pandas import DataFrame
+
+from trace.stats.metrics import spearman
 
 from ..analysis.cells import interval
-from ..analysis.frame import Frame, evaluated, groups, size, synthetic_frame, where
-from ..analysis.paper import EXCERPT, RANK_POWER, near
-from ..analysis.synthetic import covers, rank_correlation
+from ..analysis.paper import EXCERPT, NEAR, RANK_POWER, near
+from ..analysis.summary import covers, rank_correlation
+from ..analysis.synthetic import (
+    SETTING,
+    by_setting,
+    evaluated_pairs,
+    excerpt_part,
+    excerpt_terms,
+    plain_pairs,
+    published_pairs,
+    travelling_pairs,
+)
 from ..engine.records import Record
-from .ledger import Claim, Finding, Verdict, claim, graded, needs, unfinished
+from .ledger import STABLE, Claim, Finding, Verdict, claim, grade, needs, unfinished
 
 PUBLISHED = ("blobs_shift", "moons_warp")
 """The paper's own worlds."""
 CALIBRATED = "development candidates, which c_h needs,"
 """What a grid lacks whose proxies are undefined."""
-
-
-def travelling(records: list[Record], **values: str) -> Frame:
-    """The evaluated pairs whose labels moved with the points, as the published sizes need."""
-    return where(evaluated(synthetic_frame(records)), variant="labels travel", **values)
-
-
-def defined(frame: Frame, *scores: str) -> bool:
-    """Whether there are pairs, and all of them have these scores."""
-    return size(frame) > 0 and not any(np.isnan(frame[score]).any() for score in scores)
-
-
-def _missing(what: str) -> Finding:
-    return unfinished("synthetic", what)
+NO_PAIRS = unfinished("synthetic", "pairs of the evaluated grid")
+NO_EXCERPT = unfinished("synthetic", "rows of the published table")
+NO_GRID = unfinished("synthetic", "pairs of the evaluated grid whose labels travel")
 
 
 def _rank_claim(world: str, score: str, title: str) -> Claim:
@@ -43,29 +44,28 @@ def _rank_claim(world: str, score: str, title: str) -> Claim:
         name=f"rank_{world}_{score}",
     )
     @needs("synthetic")
-    def judged(records: list[Record]) -> Finding:
-        parts = {model: travelling(records, world=world, model=model)
-                 for (model,) in groups(travelling(records, world=world), "model")}  # fmt: skip
-        parts = {model: part for model, part in parts.items() if defined(part, score)}
+    def judge(records: list[Record]) -> Finding:
+        frame = travelling_pairs(records)
+        parts = dict(by_setting(frame[frame["world"] == world], score, ["model"]))
         if not parts:
-            return _missing(f"pairs of {world} beside {CALIBRATED}")
+            return unfinished("synthetic", f"pairs of {world} beside {CALIBRATED}")
         found = {model: rank_correlation(part, score) for model, part in parts.items()}
         lowest = min(f.estimate for f in found.values())
-        verdict = graded(lowest >= published - 0.02, lowest > 0.5)
+        verdict = grade(lowest >= published - 0.02, lowest > 0.5)
         shown = "; ".join(f"{model} {interval(f)}" for model, f in found.items()) + _seeds(*parts.values())
         others = ", ".join(f"{model} {_rho(part, 'output_distance'):.3f}" for model, part in parts.items())
         why = f"Model change alone ranks as follows on the same pairs: {others}."
-        return Finding(shown, sum(size(p) for p in parts.values()), verdict, why)
+        return Finding(shown, sum(map(len, parts.values())), verdict, why)
 
-    return judged
+    return judge
 
 
-def _seeds(*parts: Frame) -> str:
+def _seeds(*parts: DataFrame) -> str:
     """Over how many seeds the intervals are."""
-    return f" ({len({seed for part in parts for seed in groups(part, 'seed')})} seeds)"
+    return f" ({len({seed for part in parts for seed in part['seed']})} seeds)"
 
 
-def _rho(frame: Frame, score: str) -> float:
+def _rho(frame: DataFrame, score: str) -> float:
     return rank_correlation(frame, score).estimate
 
 
@@ -80,19 +80,15 @@ RANKS = [
 @claim("sec:experiments", "The score keeps a strong monotonic association across all settings", published="rho > 0.75")
 @needs("synthetic")
 def monotone_everywhere(records: list[Record]) -> Finding:
-    frame = evaluated(synthetic_frame(records))
-    rhos = {}
-    for world, model, variant in groups(frame, "world", "model", "variant"):
-        part = where(frame, world=world, model=model, variant=variant)
-        if defined(part, "proxy_ot"):
-            rhos[f"{world}, {model}, {variant}"] = rank_correlation(part, "proxy_ot").estimate
+    frame = evaluated_pairs(records)
+    rhos = {name: _rho(part, "proxy_ot") for name, part in by_setting(frame, "proxy_ot", SETTING)}
     if not rhos:
-        return _missing(f"pairs beside {CALIBRATED}")
+        return unfinished("synthetic", f"pairs beside {CALIBRATED}")
     strong = [name for name, rho in rhos.items() if rho > 0.75]
     weakest = min(rhos, key=lambda name: rhos[name])
-    verdict = graded(len(strong) == len(rhos), bool(strong))
+    verdict = grade(len(strong) == len(rhos), bool(strong))
     measured = f"{len(strong)} of {len(rhos)} settings above 0.75; lowest {rhos[weakest]:.2f}"
-    return Finding(measured, size(frame), verdict, f"The weakest setting is {weakest}; table rank-power has them all.")
+    return Finding(measured, len(frame), verdict, f"The weakest setting is {weakest}; table rank-power has them all.")
 
 
 @claim(
@@ -102,76 +98,68 @@ def monotone_everywhere(records: list[Record]) -> Finding:
 )
 @needs("synthetic")
 def covariate_shift_is_kept(records: list[Record]) -> Finding:
-    frame = where(evaluated(synthetic_frame(records)), world="blobs_shift", model="logistic", severity=1.0)
-    kept, moved = (where(frame, variant=v) for v in ("labels invariant", "labels travel"))
-    if not size(kept) or not size(moved):
-        return _missing("Blobs with invariant labels")
-    a, b = (float(np.median(part["abs_risk_change"])) for part in (kept, moved))
+    frame = evaluated_pairs(records).query("world == 'blobs_shift' and model == 'logistic' and severity == 1")
+    kept, moved = (frame[frame["variant"] == v] for v in ("labels invariant", "labels travel"))
+    if kept.empty or moved.empty:
+        return unfinished("synthetic", "Blobs with invariant labels")
+    a, b = (part["abs_risk_change"].median() for part in (kept, moved))
     published = EXCERPT[2].risk_change
     verdict: Verdict = (
         "reproduced" if near(a, published) else "contradicts itself" if near(b, published) else "not reproduced"
     )
     measured = f"median |Delta R| {a:.2g} with P(y|x) kept, {b:.2g} with labels that travel"
     why = f"Printed is {published} for Blobs at tr=1; where labels travel with the points, P(y|x) changes."
-    return Finding(measured, size(kept) + size(moved), verdict, why)
+    return Finding(measured, len(kept) + len(moved), verdict, why)
 
 
 @claim("sec:experiments", "The score ranks updates under covariate shift", published="rho 0.76 to 0.98")
 @needs("synthetic")
 def ranks_under_true_covariate_shift(records: list[Record]) -> Finding:
-    frame = where(evaluated(synthetic_frame(records)), variant="labels invariant")
-    parts = {f"{world}, {model}": where(frame, world=world, model=model)
-             for world, model in groups(frame, "world", "model")}  # fmt: skip
-    found = {name: rank_correlation(part, "proxy_ot") for name, part in parts.items() if defined(part, "proxy_ot")}
+    frame = evaluated_pairs(records).query("variant == 'labels invariant'")
+    parts = by_setting(frame, "proxy_ot", ["world", "model"])
+    found = {name: rank_correlation(part, "proxy_ot") for name, part in parts}
     if not found:
-        return _missing(f"pairs with invariant labels beside {CALIBRATED}")
+        return unfinished("synthetic", f"pairs with invariant labels beside {CALIBRATED}")
     lows = [f.lower > 0.75 for f in found.values()]
-    verdict = graded(all(lows), any(f.lower > 0.3 for f in found.values()))
+    verdict = grade(all(lows), any(f.lower > 0.3 for f in found.values()))
     shown = "; ".join(f"{name} {interval(f, '{:.2f}')}" for name, f in found.items()) + _seeds(frame)
-    largest = float(np.median(frame["abs_risk_change"]))
+    largest = frame["abs_risk_change"].median()
     why = f"Every point's label comes from the source's P(y|x); the median |Delta R| is then {largest:.2g}."
-    return Finding(shown, size(frame), verdict, why)
+    return Finding(shown, len(frame), verdict, why)
 
 
 @claim("abstract", "TRACE diagnostics are valid: the bound holds", published="valid")
 @needs("synthetic")
 def bound_is_valid(records: list[Record]) -> Finding:
-    frame = evaluated(synthetic_frame(records))
-    if not size(frame):
-        return _missing("pairs of the evaluated grid")
+    frame = evaluated_pairs(records)
+    if frame.empty:
+        return NO_PAIRS
     held, ratio = covers(frame, "bound_ot")
     alone, alone_ratio = covers(frame, "model_change")
-    verdict = graded(held == 1, held > 0.95)
+    verdict = grade(held == 1, held > 0.95)
     why = (
         f"The bound is {ratio:.0f} times |Delta R| in the median; model change alone holds in {100 * alone:.1f}% "
         f"of pairs at {alone_ratio:.0f} times."
     )
-    return Finding(f"{100 * held:.2f}% of pairs", size(frame), verdict, why)
+    return Finding(f"{100 * held:.2f}% of pairs", len(frame), verdict, why)
 
 
 def _severity_claim(name: str, label: str, statement: str, published: str, column: str) -> Claim:
     @needs("synthetic")
-    def judged(records: list[Record]) -> Finding:
-        frame = travelling(records)
+    def judge(records: list[Record]) -> Finding:
+        frame = travelling_pairs(records)
         grows, shown = [], []
-        for world, model in groups(frame, "world", "model"):
-            if world in PUBLISHED:
-                part = where(frame, world=world, model=model)
-                means = [where(part, severity=s)[column].mean() for s in sorted(set(part["severity"].tolist()))]
-                up = sum(b > a for a, b in pairwise(means))
-                grows.append(up == len(means) - 1)
-                shown.append(f"{world}, {model}: {up} of {len(means) - 1} steps up, {means[0]:.3g} to {means[-1]:.3g}")
+        for (world, model), part in frame[frame["world"].isin(PUBLISHED)].groupby(["world", "model"], sort=False):
+            means = part.groupby("severity")[column].mean().tolist()
+            up = sum(b > a for a, b in pairwise(means))
+            grows.append(up == len(means) - 1)
+            shown.append(f"{world}, {model}: {up} of {len(means) - 1} steps up, {means[0]:.3g} to {means[-1]:.3g}")
         if not shown:
-            return _missing(" or ".join(PUBLISHED))
-        verdict = graded(all(grows), any(grows))
-        return Finding(
-            "; ".join(shown),
-            size(frame),
-            verdict,
-            "Means over all pairs of a severity, from the mildest to the strongest.",
-        )
+            return unfinished("synthetic", " or ".join(PUBLISHED))
+        why = "Means over all pairs of a severity, from the mildest to the strongest."
+        return Finding("; ".join(shown), len(frame), grade(all(grows), any(grows)), why)
 
-    return claim(label, statement, published=published, name=name)(judged)
+    return claim(label, statement, published=published, name=name)(judge)
 
 
 GROWTH = [
@@ -185,3 +173,173 @@ GROWTH = [
         "risk_grows", "app:synth-details", "|Delta R| grows", "0.047 to 0.71; 0.017 to 0.33", "abs_risk_change"
     ),
 ]
+
+
+def excerpt_row(records: list[Record], index: int) -> DataFrame:
+    """Our pairs of a published row, with the model that the paper's sizes fit."""
+    model = "logistic" if EXCERPT[index].world == "blobs_shift" else "mlp"
+    return excerpt_part(published_pairs(records), EXCERPT[index], model)
+
+
+def _size_claim(index: int, column: str, *, squared: bool, statement: str) -> Claim:
+    """Whether a published size is met within a factor, in the reading that fits the table best."""
+    row = EXCERPT[index]
+    published = getattr(row, column)
+
+    @needs("synthetic")
+    def judge(records: list[Record]) -> Finding:
+        part = excerpt_row(records, index)
+        if part.empty:
+            return NO_EXCERPT
+        ours = excerpt_terms(part, squared=squared)[column]
+        factor = max(ours.mean() / published, published / ours.mean())
+        verdict = grade(factor <= NEAR, factor <= 3)
+        reading = "squared output distance" if squared else "as the text defines it"
+        why = f"{reading.capitalize()}: within a factor of {factor:.2f} of the printed value."
+        measured = f"{ours.mean():.3g} (seeds {ours.min():.3g} to {ours.max():.3g})"
+        return Finding(measured, len(part), verdict, why)
+
+    name = f"excerpt_{row.world}_{row.severity:g}_{row.n}_{column}".replace(".", "")
+    return claim("tab:combined-excerpt-app", statement, published=f"{published:g}", name=name)(judge)
+
+
+SIZES = [
+    _size_claim(0, "risk_change", squared=False, statement="Blobs, tr=0.25, n=1000: |Delta R|"),
+    _size_claim(2, "risk_change", squared=False, statement="Blobs, tr=1.0, n=2000: |Delta R|"),
+    _size_claim(2, "model_change", squared=True, statement="Blobs, tr=1.0, n=2000: ModelChange"),
+    _size_claim(4, "risk_change", squared=False, statement="Moons, alpha=0.25: the risk change is minimal"),
+    _size_claim(6, "risk_change", squared=False, statement="Moons, alpha=2: the risk degrades significantly"),
+    _size_claim(6, "bound_ot", squared=False, statement="Moons, alpha=2: the diagnostic"),
+    _size_claim(6, "model_change", squared=False, statement="Moons, alpha=2: ModelChange spikes"),
+    _size_claim(6, "emp_shift_ot", squared=False, statement="Moons, alpha=2: EmpShift"),
+]
+
+
+@claim(
+    "app:synth-details",
+    "Blobs: ModelChange dominates at mild severities, both terms grow under stronger shifts",
+    published="ModelChange > 99% in all rows",
+)
+@needs("synthetic")
+def model_change_dominates_when_mild(records: list[Record]) -> Finding:
+    frame = travelling_pairs(records).query("world == 'blobs_shift'")
+    if frame.empty:
+        return NO_GRID
+    means = frame.groupby("severity")[["model_change", "bound_ot"]].mean()
+    shares = means["model_change"] / means["bound_ot"]
+    crossings = shares.index[shares < 0.5]
+    mild = shares.iloc[0] > 0.5
+    at = (
+        f"the shift penalty overtakes at severity {crossings[0]:g}"
+        if len(crossings)
+        else "it dominates at all severities"
+    )
+    ends = shares.iloc[[0, -1]].items()
+    measured = ", ".join(f"{100 * share:.0f}% of the bound at severity {severity:g}" for severity, share in ends)
+    return Finding(measured, len(frame), grade(mild and len(crossings) > 0, mild), f"Without the table's 1/n, {at}.")
+
+
+@claim(
+    "app:synth-details",
+    "Moons, alpha=0.25: ModelChange stays where it was at alpha=0 while EmpShift rises",
+    published="0.50 to 0.48; 0.06 to 0.32",
+)
+@needs("synthetic")
+def benign_shift_leaves_the_model(records: list[Record]) -> Finding:
+    frame = published_pairs(records).query("world == 'moons_warp' and n == 2000")
+    before, after = (frame[frame["severity"] == s] for s in (0.0, 0.25))
+    if before.empty or after.empty:
+        return NO_EXCERPT
+    change = after["model_change"].mean() / before["model_change"].mean()
+    rise = after["emp_shift_ot"].mean() / before["emp_shift_ot"].mean()
+    stable, rises = abs(change - 1) < STABLE, rise > 1 + STABLE
+    verdict = grade(stable and rises, stable or rises)
+    why = (
+        "ModelChange moves as well, so a benign shift raises both terms."
+        if not stable
+        else "Only the shift term answers."
+    )
+    return Finding(f"ModelChange x{change:.2f}, EmpShift x{rise:.2f}", len(before) + len(after), verdict, why)
+
+
+@claim("app:gate-scores", "Leaving out the generalisation gaps does not change the ranking", published="no effect")
+@needs("synthetic")
+def gaps_do_not_rank(records: list[Record]) -> Finding:
+    frame = evaluated_pairs(records)
+    if frame.empty:
+        return NO_PAIRS
+    parts = [part for _, part in frame.groupby(SETTING)]
+    agreements = [spearman(part["bound_ot"], part["bound_ot"] - part["gaps"]).value for part in parts]
+    verdict = grade(min(agreements) > 0.99, min(agreements) > 0.9)
+    measured = f"rho of the bound with and without gaps: {min(agreements):.3f} to {max(agreements):.3f}"
+    return Finding(measured, len(frame), verdict, "Spearman between the two orders; the lowest setting decides.")
+
+
+@claim(
+    "app:synth-details",
+    "Adding the shift term keeps the score monotone in |Delta R|",
+    published="preserves rank ordering",
+)
+@needs("synthetic")
+def shift_term_helps(records: list[Record]) -> Finding:
+    frame = plain_pairs(records)
+    parts = by_setting(frame, "proxy_ot", ["world", "model"])
+    gains = {name: _rho(part, "proxy_ot") - _rho(part, "output_distance") for name, part in parts}
+    if not gains:
+        return unfinished("synthetic", f"pairs whose labels travel beside {CALIBRATED}")
+    worse = [name for name, gain in gains.items() if gain < -0.01]
+    verdict = grade(not worse, len(worse) < len(gains))
+    why = (
+        f"Model change alone ranks better in: {'; '.join(worse)}."
+        if worse
+        else "No world ranks worse with the shift term."
+    )
+    return Finding("; ".join(f"{name} {gain:+.3f}" for name, gain in gains.items()), len(frame), verdict, why)
+
+
+@claim("subsec:mmd_alternative_brief", "The MMD variant has lower variance and is more stable", published="often")
+@needs("synthetic")
+def mmd_is_more_stable(records: list[Record]) -> Finding:
+    frame = plain_pairs(records)
+    settings = frame.groupby(["world", "model", "severity", "n", "n_target", "weight_decay"])
+    terms = settings[["emp_shift_ot", "emp_shift_mmd"]]
+    variation = (terms.std() / terms.mean()).where(terms.mean() > 0).dropna()
+    if variation.empty:
+        return NO_GRID
+    ratios = variation["emp_shift_mmd"] / variation["emp_shift_ot"]
+    share = (variation["emp_shift_mmd"] < variation["emp_shift_ot"]).mean()
+    verdict = grade(share > 0.6, share > 0.4)
+    measured = f"smaller spread in {100 * share:.0f}% of {len(ratios)} settings; median ratio {ratios.median():.2g}"
+    return Finding(measured, len(frame), verdict, "Standard deviation over mean of the shift term, across seeds.")
+
+
+@claim(
+    "app:common-impl",
+    "On Blobs the debiased Sinkhorn divergence approximates the true W1",
+    published="stable and accurate",
+)
+@needs("synthetic")
+def blobs_sinkhorn_is_w1(records: list[Record]) -> Finding:
+    frame = published_pairs(records).query("world == 'blobs_shift' and model == 'logistic'")
+    if frame.empty or "wasserstein1" not in frame:
+        return NO_EXCERPT
+    moved = frame[frame["severity"] > 0]
+    ratios, squares = (
+        (moved["transport"] / moved["wasserstein1"] ** power).groupby(moved["severity"]).mean() for power in (1, 2)
+    )
+    good = (np.abs(ratios - 1) < STABLE).all()
+    why = f"Divided by the square of W1 it is {squares.min():.2f} to {squares.max():.2f}."
+    measured = "divergence / W1: " + ", ".join(f"{r:.2f} at severity {s:g}" for s, r in ratios.items())
+    return Finding(measured, len(frame), grade(good, False), why)
+
+
+@claim("subsec:mmd_alternative_brief", "The MMD bound can be more conservative", published="sometimes")
+@needs("synthetic")
+def mmd_is_more_conservative(records: list[Record]) -> Finding:
+    frame = plain_pairs(records)
+    if frame.empty:
+        return NO_GRID
+    share = (frame["bound_mmd"] > frame["bound_ot"]).mean()
+    ratios = covers(frame, "bound_mmd")[1], covers(frame, "bound_ot")[1]
+    measured = f"larger in {100 * share:.0f}% of pairs; median tightness {ratios[0]:.0f} against {ratios[1]:.0f} (OT)"
+    return Finding(measured, len(frame), grade(share > 0.05, False), "Core bounds of both forms on the same pairs.")

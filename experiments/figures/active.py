@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.figure import Figure
 
-from ..analysis.active import completed
-from ..analysis.frame import active_frame, groups, where
+from ..analysis.active import active_frame
 from ..engine.records import Record
-from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, figure, note
+from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, band, figure, note
 
 SHOWN = {
     "distance": ("Sinkhorn divergence\n(squared cost) to the source", 1.0),
@@ -26,22 +24,18 @@ def rounds(records: list[Record]) -> Figure:
 
     Dashed, beside the distances: as many held-out images of the source as there are labels.
     """
-    frame = completed(active_frame(records))
+    frame = active_frame(records)
     figure, grid = axes(3, 2, width=2 * COLUMN, height=2.0)
     for ax, (name, (label, scale)) in zip(grid.flat, SHOWN.items(), strict=True):
-        for (data, policy), colour, marker in zip(
-            sorted(groups(frame, "data", "policy")), COLOURS, MARKERS, strict=False
-        ):
-            part = where(frame, data=data, policy=policy)
-            labeled = sorted(set(part["labeled"].tolist()))
-            values = [scale * where(part, labeled=count)[name] for count in labeled]
-            means, spreads = (np.array([f(v) for v in values]) for f in (np.mean, np.std))
-            ax.plot(labeled, means, color=colour, marker=marker, markersize=3, label=f"{policy} ({data})")
-            ax.fill_between(labeled, means - spreads, means + spreads, color=colour, alpha=0.15, linewidth=0)
+        policies = frame.groupby(["data", "policy"])
+        for ((data, policy), part), colour, marker in zip(policies, COLOURS, MARKERS, strict=False):
+            values = (scale * part[name]).groupby(part["labeled"])
+            style = {"color": colour, "marker": marker, "markersize": 3}
+            band(ax, values.mean(), values.std(ddof=0), alpha=0.15, label=f"{policy} ({data})", **style)
         if f"held_out_{name}" in frame:
-            labeled = sorted(set(frame["labeled"].tolist()))
-            floor = [where(frame, labeled=count)[f"held_out_{name}"].mean() for count in labeled]
-            ax.plot(labeled, floor, "--", color="black", linewidth=0.8, label="as many held-out images of the source")
+            floor = frame.groupby("labeled")[f"held_out_{name}"].mean()
+            label_of_floor = "as many held-out images of the source"
+            ax.plot(floor.index, floor, "--", color="black", linewidth=0.8, label=label_of_floor)
         ax.set(xlabel="labels", ylabel=label)
         if "change" in name:
             ax.axhline(0, **DOTTED)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from ..analysis.anchoring import METHODS, anchoring_frame, studies
-from ..analysis.frame import Frame, where
 from ..engine.records import Record
-from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, figure, note
+from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, band, figure, note
 
 STYLES: dict[str, dict[str, Any]] = {
     "worst_label": {"color": COLOURS[0], "marker": MARKERS[0]},
@@ -49,18 +50,16 @@ def anchoring(records: list[Record]) -> Figure:
     return figure
 
 
-def _trade_off(ax: Axes, part: Frame, column: str, scale: float) -> None:
-    plain = where(part, method="plain")
-    least = np.inf
+def _trade_off(ax: Axes, part: DataFrame, column: str, scale: float) -> None:
+    plain = part[part["method"] == "plain"]
+    least = math.inf
     for method, style in STYLES.items():
-        own = where(part, method=method)
-        steps = [plain, *(where(own, restraint=value) for value in sorted(set(own["restraint"].tolist())))]
-        x, y = ([values * point[name] for point in steps] for name, values in (("target_error", 100), (column, scale)))
-        centre, spread = (np.array([measure(values) for values in y]) for measure in (np.mean, np.std))
-        at = np.array([np.mean(values) for values in x])
-        least = min(least, at.min())
-        ax.plot(at, centre, markersize=3, linewidth=0.9, label=METHODS[method].title, **style)
-        ax.fill_between(at, centre - spread, centre + spread, color=style["color"], alpha=0.1, linewidth=0)
+        steps = pd.concat([plain, part[part["method"] == method]]).groupby("restraint")
+        values = scale * steps[column].agg(centre="mean", spread=lambda own: own.std(ddof=0))
+        values.index = 100 * steps["target_error"].mean()
+        least = min(least, values.index.min())
+        line = {"markersize": 3, "linewidth": 0.9, "label": METHODS[method].title, **style}
+        band(ax, values["centre"], values["spread"], alpha=0.1, **line)
     end = 100 * plain["target_error"].mean(), scale * plain[column].mean()
     ax.plot(*end, "*", color="black", markersize=8, label="plain fine-tune", zorder=5)
     before = 100 * plain["target_error_before"].mean()

@@ -33,9 +33,7 @@ def contact_sheet(records: list[Record]) -> Figure:
 
     chosen = _one_seed(records)
     widths = {"width_ratios": [1.0] * SHOWN + [0.3] + [1.0] * SHOWN}
-    figure, grid = axes(
-        2 * SHOWN + 1, len(chosen), width=2 * COLUMN, height=0.45, squeeze=False, gridspec_kw=widths
-    )  # fmt: skip
+    figure, grid = axes(2 * SHOWN + 1, len(chosen), width=2 * COLUMN, height=0.45, squeeze=False, gridspec_kw=widths)
     for line, record in zip(grid, chosen, strict=True):
         config, paths = record["config"], selected_paths(record)
         rounds = (paths[: config["batch"]][:SHOWN], paths[-config["batch"] :][:SHOWN])
@@ -62,9 +60,12 @@ def selected_paths(record: Record) -> list[Path]:
     dataset = load_dataset(config["data"])
     images = images_of(dataset, config["target"], "train", on_broken=config.get("on_broken", "error"))
     own = own_rows(
-        torch.tensor(images.labels), config["target"],
-        seed=config["seed"], train_share=config["train_share"], hold_out="val" not in dataset.splits,
-    ).train  # fmt: skip
+        torch.tensor(images.labels),
+        config["target"],
+        seed=config["seed"],
+        train_share=config["train_share"],
+        hold_out="val" not in dataset.splits,
+    ).train
     if len(numbers) and int(numbers.max()) >= len(own):
         raise UserError(
             f"record {record['run_id']} chose row {int(numbers.max())}, and its seed has {len(own)} rows of "

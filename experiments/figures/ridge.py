@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ..analysis.ridge import closed_forms, samples
+from ..analysis.ridge import closed_forms, diagnostics, samples, with_change
 from ..engine.records import Record
 from .style import COLOURS, axes, figure, missing
 
@@ -26,7 +26,7 @@ def slopes(records: list[Record]) -> Figure:
     The model change is shown as a penalty: times the quantile that stands in for L_ell. Without a record of a problem
     in which the risk changes, both panels are missing.
     """
-    closed = [r for r in closed_forms(records) if any(r["curves"]["risk_change"])]
+    closed = with_change(closed_forms(records))
     figure, (above, below) = axes(1, 2, height=2.9)
     if not closed:
         missing(above)
@@ -94,11 +94,10 @@ def _samples(axis: Any, r: Record, same: list[Record]) -> None:
             ]
             axis.loglog(same[0]["shifts"], middle, style, color=colour, label=label, linewidth=1.3)
         _reference(axis, m, middle[0] * 4, 1, until=0.01)
-        rows = [row for s in same for row in s["diagnostics"]]
-        shifts = [row["shift"] for row in rows]
-        axis.loglog(shifts, [row["bound_core"] for row in rows], "k+", markersize=5, label="core bound, diagnostic")
-        measured = [abs(row["risk_change"]) for row in rows]
-        axis.loglog(shifts, measured, "x", color=COLOURS[2], markersize=4, label="on a test sample")
+        rows = diagnostics(same)
+        axis.loglog(rows["shift"], rows["bound_core"], "k+", markersize=5, label="core bound, diagnostic")
+        measured = rows["risk_change"].abs()
+        axis.loglog(rows["shift"], measured, "x", color=COLOURS[2], markersize=4, label="on a test sample")
     _reference(axis, m, abs(r["curves"]["risk_change"][0]) / 6, 2)
     _finish(axis, 2)
 

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from pandas import Series
 
 from trace.io.writing import replacement
 
@@ -29,21 +30,43 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
-plt.rcParams.update({
-    "figure.dpi": 200,
-    "savefig.bbox": "tight",
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "legend.fontsize": 6.5,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,
-    "axes.prop_cycle": cycler(color=COLOURS),
-})  # fmt: skip
+LINES: dict[str, dict[str, Any]] = {
+    "trace_w": {"color": COLOURS[0]},
+    "trace_mmd": {"color": COLOURS[1], "linestyle": "--"},
+    "output_distance": {"color": COLOURS[2], "linestyle": "-."},
+    "negative_msp_source": {"color": COLOURS[3], "linestyle": (0, (5, 1))},
+    "cot": {"color": COLOURS[4], "linestyle": (0, (3, 1, 1, 1))},
+    "anchor_disagreement": {"color": COLOURS[5], "linewidth": 2.2},
+    "bound_ot": {"color": COLOURS[0], "marker": MARKERS[0]},
+    "bound_mmd": {"color": COLOURS[1], "marker": MARKERS[1]},
+    "model_change": {"color": COLOURS[2], "marker": MARKERS[2]},
+    "anchor_worst_label": {"color": COLOURS[3], "marker": MARKERS[3]},
+}
+"""The line of a score or bound that has a look of its own."""
+
+
+def line_of(score: str) -> dict[str, Any]:
+    """How a score or bound is drawn, the same in every figure; one without a look of its own is thin and grey."""
+    return LINES.get(score, {"color": "0.45", "linewidth": 0.8})
+
+
+plt.rcParams.update(
+    {
+        "figure.dpi": 200,
+        "savefig.bbox": "tight",
+        "font.size": 8,
+        "axes.titlesize": 8,
+        "axes.labelsize": 8,
+        "legend.fontsize": 6.5,
+        "xtick.labelsize": 7,
+        "ytick.labelsize": 7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.frameon": False,
+        "pdf.fonttype": 42,
+        "axes.prop_cycle": cycler(color=COLOURS),
+    }
+)
 
 
 figure: Registry[Callable[[list[Record]], Figure]] = Registry("experiments.figures")
@@ -62,6 +85,12 @@ def axes(
 def missing(ax: Axes) -> None:
     """Say in a panel that there are no records for it."""
     ax.text(0.5, 0.5, "missing", ha="center", transform=ax.transAxes)
+
+
+def band(ax: Axes, centre: Series, reach: Series, *, alpha: float, **line: Any) -> None:
+    """A line over the index of ``centre``, with a band of ``reach`` on either side."""
+    ax.plot(centre.index, centre, **line)
+    ax.fill_between(centre.index, centre - reach, centre + reach, color=line["color"], alpha=alpha, linewidth=0)
 
 
 def note(label: str, **line: Any) -> Line2D | Patch:

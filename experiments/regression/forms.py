@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 Array = NDArray[np.float64]
 
@@ -196,9 +196,7 @@ def log_log_slope(x: Array, y: Array, *, within: tuple[float, float], level: flo
     count = int(chosen.sum())
     if count < 3:
         return Slope(math.nan, math.nan, math.nan, count)
-    u, v = np.log(x[chosen]), np.log(np.abs(y[chosen]))
-    u, v = u - u.mean(), v - v.mean()
-    slope = float(u @ v / (u @ u))
-    error = math.sqrt(float(np.square(v - slope * u).sum() / ((count - 2) * (u @ u))))
-    reach = float(special.stdtrit(count - 2, (1 + level) / 2)) * error
-    return Slope(slope, slope - reach, slope + reach, count)
+    fit = stats.linregress(np.log(x[chosen]), np.log(np.abs(y[chosen])))
+    error = np.nan_to_num(fit.stderr)  # scipy has NaN for a constant, which fits exactly
+    reach = float(stats.t.ppf((1 + level) / 2, count - 2) * error)
+    return Slope(float(fit.slope), float(fit.slope) - reach, float(fit.slope) + reach, count)

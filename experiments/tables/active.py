@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from pandas import DataFrame, Series
 
-from trace.stats.bootstrap import BootstrapInterval
-
-from ..analysis.active import POLICIES, SCORES, completed, ranked_means, ranked_rounds
+from ..analysis.active import POLICIES, SCORES, active_frame, mean_correlation
 from ..analysis.cells import MISSING, interval, spread
-from ..analysis.frame import Frame, active_frame, groups, where
 from ..analysis.paper import ACTIVE, ActiveRow
+from ..analysis.summary import rank_correlation
 from ..engine.records import Record
-from .table import Table, table
+from .table import Table, table, without
 
 DISTANCE = {"w1min": "distance", "mmdmin": "mmd", "random": "distance"}
 """What a policy's Distance column shows: the OT divergence, or MMD."""
@@ -41,7 +38,7 @@ TERMS = {
 @table("trace-domainnet-combined", "active")
 def combined(records: list[Record]) -> Table:
     """Every round of every policy: the paper's on DomainNet, ours on the data that was run."""
-    frame = completed(active_frame(records))
+    frame = active_frame(records)
     rows = []
     for policy in DISTANCE:
         for number in sorted({row.round for row in ACTIVE}):
@@ -53,9 +50,8 @@ def combined(records: list[Record]) -> Table:
         "|Delta R| in percentage points of top-1 error; Proxy / |Delta R| is what the paper prints as B / |Delta R|, "
         "the last ratio is the bound without remainders over |Delta R| in clipped cross-entropy."
     )
-    header = ["policy", "round", "labeled", "data", "Distance", "Out. Disc.", "TRACE-Proxy", "|Delta R| [p.p.]",
-              "Proxy / |Delta R|", "B / |Delta R|", "target error [%]"]  # fmt: skip
-    return Table(caption, header, rows)
+    scores = ["Distance", "Out. Disc.", "TRACE-Proxy", "|Delta R| [p.p.]", "Proxy / |Delta R|", "B / |Delta R|"]
+    return Table(caption, ["policy", "round", "labeled", "data", *scores, "target error [%]"], rows)
 
 
 @table("trace-domainnet-main", "active")
@@ -63,19 +59,16 @@ def main(records: list[Record]) -> Table:
     """The first and the last round, in the columns of the paper's main text and both readings of its ratio."""
     full = combined(records)
     ends = {"1", str(max(row.round for row in ACTIVE))}
-    kept = [[row[0], *row[2:6], *row[7:10]] for row in full.rows if row[1] in ends]
-    header = ["policy", "labeled", "data", "Distance", "Out. Disc.", "|Delta R| [p.p.]", "Proxy / |Delta R|",
-              "B / |Delta R|"]  # fmt: skip
-    return Table(full.caption, header, kept)
+    kept = full._replace(rows=[row for row in full.rows if row[1] in ends])
+    return without(kept, ("round", "TRACE-Proxy", "target error [%]"))
 
 
 @table("active-terms", "active")
 def terms(records: list[Record]) -> Table:
     """Everything that a round measures, on the data that was run."""
-    frame = completed(active_frame(records))
+    frame = active_frame(records)
     rows = []
-    for data, policy, labeled in groups(frame, "data", "policy", "labeled"):
-        part = where(frame, data=data, policy=policy, labeled=labeled)
+    for (data, policy, labeled), part in frame.groupby(["data", "policy", "labeled"], sort=False):
         cells = [spread(scale * part[name]) for name, (_, scale) in TERMS.items()]
         rows.append([data, policy, f"{labeled:g}", *cells])
     caption = (
@@ -90,14 +83,15 @@ def terms(records: list[Record]) -> Table:
 @table("active-ranks", "active")
 def ranks(records: list[Record]) -> Table:
     """How well every score ranks the rounds by the anchor's change."""
-    frame = completed(active_frame(records))
     rows = []
-    for (data,) in groups(frame, "data"):
-        part = where(frame, data=data)
+    for data, part in active_frame(records).groupby("data", sort=False):
         for score, name in SCORES.items():
-            found = [ranked_means(part, score), ranked_means(part, score, "signed_points"), ranked_rounds(part, score),
-                     ranked_rounds(part, score, "signed_points")]  # fmt: skip
-            rows.append([data, name, *map(_rho, found)])
+            found = [
+                rho(part, score, change)
+                for rho in (mean_correlation, rank_correlation)
+                for change in ("points", "signed_points")
+            ]
+            rows.append([data, name, *(interval(rho, "{:.2f}") for rho in found)])
     caption = (
         "Active selection: Spearman's rho of every score with the change of the anchor's 0-1 risk, over the means of "
         f"all rounds of {', '.join(POLICIES)} and over all rounds of all runs; 95% intervals over seeds."
@@ -106,33 +100,27 @@ def ranks(records: list[Record]) -> Table:
     return Table(caption, header, rows)
 
 
-def _rho(found: BootstrapInterval) -> str:
-    return MISSING if np.isnan(found.estimate) else interval(found, "{:.2f}")
-
-
 def _published(row: ActiveRow) -> list[str]:
-    return [row.policy, str(row.round), str(row.labeled), "domainnet, published", f"{row.distance:.4f}",
-            f"{row.output_distance:.2f}", f"{row.proxy:.2f}", f"{row.risk_change:.2f}", f"{row.ratio:.2f}",
-            "not printed", "not printed"]  # fmt: skip
+    sizes = [row.output_distance, row.proxy, row.risk_change, row.ratio]
+    head = [row.policy, str(row.round), str(row.labeled), "domainnet, published", f"{row.distance:.4f}"]
+    return [*head, *(f"{size:.2f}" for size in sizes), "not printed", "not printed"]
 
 
-def _ours(frame: Frame, policy: str, number: int) -> list[list[str]]:
+def _ours(frame: DataFrame, policy: str, number: int) -> list[list[str]]:
     """One line for each data set that was run."""
     rows = []
-    for (data,) in groups(where(frame, policy=policy), "data"):
-        runs = where(frame, policy=policy, data=data)
-        labeled = sorted(set(runs["labeled"].tolist()))
-        if number > len(labeled):
-            continue
-        part = where(runs, labeled=labeled[number - 1])
-        rows.append([policy, str(number), f"{labeled[number - 1]:g}", data, spread(part[DISTANCE[policy]]),
-                     spread(part["output_distance"]), spread(part["proxy"]), spread(part["points"]),
-                     ratio(part["proxy"], part["points"]), ratio(part["bound_ot"], part["abs_risk_change"]),
-                     spread(100 * part["target_error"])])  # fmt: skip
+    for data, runs in frame[frame["policy"] == policy].groupby("data", sort=False):
+        rounds = list(runs.groupby("labeled"))
+        if number <= len(rounds):
+            labeled, part = rounds[number - 1]
+            spreads = [spread(part[name]) for name in (DISTANCE[policy], "output_distance", "proxy", "points")]
+            ratios = [ratio(part["proxy"], part["points"]), ratio(part["bound_ot"], part["abs_risk_change"])]
+            error = spread(100 * part["target_error"])
+            rows.append([policy, str(number), f"{labeled:g}", data, *spreads, *ratios, error])
     return rows or [[policy, str(number), *[MISSING] * 9]]
 
 
-def ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> str:
+def ratio(numerator: Series, denominator: Series) -> str:
     """Ratio of means: single seeds divide by nearly nothing."""
     below = float(denominator.mean())
-    return f"{numerator.mean() / below:.3g}" if below > 0 and not np.isnan(numerator).any() else MISSING
+    return f"{numerator.mean() / below:.3g}" if below > 0 and not numerator.isna().any() else MISSING

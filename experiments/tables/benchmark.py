@@ -1,31 +1,40 @@
-"""The table `benchmark`: ours against its peers, from the benchmark's record."""
+"""The tables `benchmark`, ours against its peers, and `growth`, cost against sample size, from one record."""
 
 from __future__ import annotations
 
+from ..analysis.benchmark import growth_frame, order_of_growth
 from ..engine.records import Record
 from .table import Table, table
+
+DOMAINNET = 50_416
+"""Images of painting's training split, the pool of the active study."""
 
 
 @table("benchmark", "benchmark")
 def benchmark(records: list[Record]) -> Table:
     """Time and memory ratios of one run."""
     record = records[0]
-    rows = []
-    for row in record["metrics"]["rows"]:
-        rows.append([
-            row["case"], row["size"], row["contender"],
-            _number(row["seconds"], "{:.3g}"), _number(row["time_ratio"], "{:.2f}"),
-            _number(row["peak_bytes"], "{:.0f}", scale=1e-6), _number(row["memory_ratio"], "{:.2f}"),
-            _number(row["value"], "{:.6g}"), _number(row["value_difference"], "{:.0e}"),
+    rows = [
+        [
+            row["case"],
+            row["size"],
+            row["contender"],
+            _number(row["seconds"], "{:.3g}"),
+            _number(row["time_ratio"], "{:.2f}"),
+            _number(row["peak_bytes"], "{:.0f}", scale=1e-6),
+            _number(row["memory_ratio"], "{:.2f}"),
+            _number(row["value"], "{:.6g}"),
+            _number(row["value_difference"], "{:.0e}"),
             "; ".join(_target(target) for target in row["targets"]),
-        ])  # fmt: skip
+        ]
+        for row in record["metrics"]["rows"]
+    ]
     caption = (
         f"Contenders within one run, {record['machine']['cores']} cores, torch {record['versions']['torch']}. Ratios "
         "are to ours: above 1 we are faster or smaller. Memory is what a contender needs beyond its inputs."
     )
-    header = ["case", "size", "contender", "time [s]", "time ratio", "peak [MB]", "peak ratio", "value",
-              "relative difference", "target"]  # fmt: skip
-    return Table(caption, header, rows)
+    sizes = ["time [s]", "time ratio", "peak [MB]", "peak ratio", "value", "relative difference"]
+    return Table(caption, ["case", "size", "contender", *sizes, "target"], rows)
 
 
 def _target(target: Record) -> str:
@@ -37,3 +46,21 @@ def _target(target: Record) -> str:
 
 def _number(value: float | None, form: str, *, scale: float = 1.0) -> str:
     return "n/a" if value is None or value != value else form.format(value * scale)
+
+
+@table("growth", "benchmark")
+def growth(records: list[Record]) -> Table:
+    """Seconds by size, the slope, and what it says about the size of DomainNet."""
+    frame = growth_frame(records[0])
+    sizes, rows = sorted(set(frame["n"])), []
+    for name, part in frame.groupby("estimator", sort=False):
+        seconds, rate = part.set_index("n")["seconds"], order_of_growth(part)
+        measured = [f"{seconds[n]:.2g}" if n in seconds else "too long" for n in sizes]
+        projected = seconds.iloc[-1] * (DOMAINNET / seconds.index[-1]) ** rate
+        rows.append([name, *measured, f"{rate:.2f}", f"{projected:.2g}"])
+    caption = (
+        f"Seconds of one call on n source and n target samples in {frame['dim'][0]} dimensions, "
+        f"{records[0]['machine']['cores']} cores; the slope of log seconds against log n over the upper half of the "
+        f"sizes; and the seconds that it projects for one call on all of n = {DOMAINNET:,}."
+    )
+    return Table(caption, ["estimator", *(f"n = {n:,}" for n in sizes), "slope", "projected [s]"], rows)

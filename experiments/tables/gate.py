@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pandas import DataFrame, Series
 
-from trace.stats.bootstrap import BootstrapInterval
 from trace.stats.metrics import auprc, auroc
 
 from ..analysis.cells import MISSING, interval, spread
-from ..analysis.frame import Frame, gate_frame, groups, size, where
-from ..analysis.gate import SCORES, THRESHOLDS, alarm, area, both_kinds, harmful, lead, ranked, resolvable, subsets
+from ..analysis.gate import (
+    SCORES,
+    THRESHOLDS,
+    alarm,
+    area,
+    both_kinds,
+    correlation,
+    gate_frame,
+    harmful,
+    lead,
+    resolvable,
+    subsets,
+)
 from ..analysis.paper import GATE, GATE_RHO, GATE_TAU
 from ..engine.records import Record
 from .table import Table, table
 
 PUBLISHED = {"trace_w": "trace", "negative_msp_source": "msp"}
 """Our reading of the paper's two methods."""
+
+CHANGES = {
+    "error_change": "rho, signed",
+    "abs_error_change": "rho, absolute",
+    "risk_change": "rho, cross-entropy",
+}
+"""What scores are ranked against, and the column of it."""
 
 AGAINST = ("trace_w", "output_distance")
 """What every score is compared with: the paper's gate, and the one of its terms that needs no distance."""
@@ -28,8 +45,16 @@ ABBREVIATIONS = (
 FIRST = ("plain", "reference")
 """Kinds that head the table of controls."""
 
-SHOWN = ("trace_w", "trace_mmd", "output_distance", "disagreement_target", "negative_msp_source", "cot",
-         "anchor_disagreement", "anchor_plug_in")  # fmt: skip
+SHOWN = (
+    "trace_w",
+    "trace_mmd",
+    "output_distance",
+    "disagreement_target",
+    "negative_msp_source",
+    "cot",
+    "anchor_disagreement",
+    "anchor_plug_in",
+)
 """Scores of the table of controls: the paper's, those of the target, and those of the anchor's own inputs."""
 
 
@@ -39,19 +64,17 @@ def gate_tau_main(records: list[Record]) -> Table:
     rows = []
     for title, frame in subsets(records):
         for score, name in SCORES.items():
-            paper = GATE_RHO.get(PUBLISHED.get(score, ""))
-            rows.append([title, name, f"{paper:.3f}" if paper is not None else "",
-                         _shown(ranked(frame, score)), _shown(ranked(frame, score, "abs_error_change")),
-                         _shown(ranked(frame, score, "risk_change")), _shown(area(frame, score, GATE_TAU)),
-                         str(size(frame))])  # fmt: skip
+            paper = f"{GATE_RHO[PUBLISHED[score]]:.3f}" if score in PUBLISHED else ""
+            rhos = [correlation(frame, score, change) for change in CHANGES]
+            cells = [interval(found, "{:.2f}") for found in (*rhos, area(frame, score, GATE_TAU))]
+            rows.append([title, name, paper, *cells, str(len(frame))])
     caption = (
         "Deployment gate: Spearman's rho of every score with the change of the anchor's 0-1 risk, signed and absolute, "
         f"and of its clipped cross-entropy; AUROC for a rise above {GATE_TAU}. 95% intervals over seeds and "
         "candidates. MSP stands in both signs: the paper's rho and its AUROC have opposite ones. "
         f"{ABBREVIATIONS}"
     )
-    header = ["candidates", "score", "rho, paper", "rho, signed", "rho, absolute", "rho, cross-entropy",
-              f"AUROC at {GATE_TAU}", "updates"]  # fmt: skip
+    header = ["candidates", "score", "rho, paper", *CHANGES.values(), f"AUROC at {GATE_TAU}", "updates"]
     return Table(caption, header, rows)
 
 
@@ -67,7 +90,7 @@ def gate_tau(records: list[Record]) -> Table:
             for score, name in SCORES.items():
                 paper = published.get((tau, score))
                 printed = f"{paper[0]:.3f} / {paper[1]:.3f}" if paper else ""
-                areas = [_shown(area(frame, score, tau, metric)) for metric in (auroc, auprc)]
+                areas = [interval(area(frame, score, tau, metric), "{:.2f}") for metric in (auroc, auprc)]
                 rows.append([title, f"{tau:.2f}", share, name, printed, *areas])
     caption = (
         "Threshold sweep: an update is harmful if the anchor's 0-1 risk rises by more than tau. 95% intervals over "
@@ -96,36 +119,32 @@ def gate_paired(records: list[Record]) -> Table:
     return Table(caption, header, rows)
 
 
-def _leads(frame: Frame, score: str, over: str) -> list[str]:
+def _leads(frame: DataFrame, score: str, over: str) -> list[str]:
     """The differences, and in which of them the interval excludes 0."""
-    found = {"rho": lead(frame, score, over)}
-    found |= {f"{tau:.2f}": lead(frame, score, over, tau) for tau in THRESHOLDS if both_kinds(frame, tau)}
+    names = {"rho": None} | {f"{tau:.2f}": tau for tau in THRESHOLDS}
+    found = {
+        name: lead(frame, score, over, tau) for name, tau in names.items() if tau is None or both_kinds(frame, tau)
+    }
     sides = {
         side: [name for name, f in found.items() if resolvable(f) and (f.estimate > 0) == (side == "better")]
         for side in ("better", "worse")
     }
-    cells = [_shown(found[name], "{:+.2f}") if name in found else "one kind only"
-             for name in ("rho", *(f"{tau:.2f}" for tau in THRESHOLDS))]  # fmt: skip
+    cells = [interval(found[name], "{:+.2f}") if name in found else "one kind only" for name in names]
     return [*cells, "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names) or "no"]
 
 
 @table("gate-controls", "gate")
 def gate_controls(records: list[Record]) -> Table:
     """By kind of update: the true change, and what the scores say of it."""
-    frame = gate_frame(records)
     rows = []
-    for (data,) in groups(frame, "data"):
-        part = where(frame, data=data)
-        kinds = dict.fromkeys(part["kind"].tolist())
-        if set(kinds) == {"plain"}:
-            continue
-        places = {score: alarm(part, score) for score in ("error_change", *SHOWN)}
-        for kind in sorted(kinds, key=lambda kind: (FIRST.index(kind) if kind in FIRST else len(FIRST), kind)):
-            own, mask = where(part, kind=kind), part["kind"] == kind
-            cells = [f"{own[score].mean():.3g} ({_percent(places[score][mask])})" for score in SHOWN]
-            rows.append([data, kind, str(size(own)), _points(own["error_change"]),
-                         _percent(places["error_change"][mask]), spread(own["risk_change"]),
-                         _points(own["target_error"]), *cells])  # fmt: skip
+    for data, part in gate_frame(records).groupby("data", sort=False):
+        kinds = sorted(set(part["kind"]), key=lambda kind: (FIRST.index(kind) if kind in FIRST else len(FIRST), kind))
+        places = DataFrame({score: alarm(part, score) for score in ("error_change", *SHOWN)})
+        for kind in kinds if kinds != ["plain"] else []:
+            own, place = part[part["kind"] == kind], places[part["kind"] == kind].mean()
+            harm = [_points(own["error_change"]), f"{100 * place['error_change']:.0f}%", spread(own["risk_change"])]
+            cells = [f"{own[score].mean():.3g} ({100 * place[score]:.0f}%)" for score in SHOWN]
+            rows.append([data, kind, str(len(own)), *harm, _points(own["target_error"]), *cells])
     caption = (
         "Controls: mean (standard deviation) of the true signed change on the anchor and of the target error, and mean "
         "of each score with its place among all updates of the same seed, from 0% (least alarming) to 100%. A gate "
@@ -134,23 +153,11 @@ def gate_controls(records: list[Record]) -> Table:
         "no prediction; blind harm: done where no target input shows it. "
         f"{ABBREVIATIONS}"
     )
-    header = ["data", "kind", "updates", "Delta R [p.p.]", "place of harm", "Delta R [nats]", "target error [%]",
-              *(f"{SCORES[score]} (place)" for score in SHOWN)]  # fmt: skip
+    harm = ["Delta R [p.p.]", "place of harm", "Delta R [nats]", "target error [%]"]
+    header = ["data", "kind", "updates", *harm, *(f"{SCORES[score]} (place)" for score in SHOWN)]
     return Table(caption, header, rows or [[MISSING] * len(header)])
 
 
-def _points(values: np.ndarray) -> str:
+def _points(values: Series) -> str:
     """Mean (standard deviation) in percentage points."""
-    return f"{100 * values.mean():.1f} ({100 * values.std(ddof=1):.1f})"
-
-
-def _percent(values: np.ndarray) -> str:
-    return f"{100 * values.mean():.0f}%"
-
-
-def _shown(found: BootstrapInterval, form: str = "{:.2f}") -> str:
-    if np.isnan(found.estimate):
-        return found.reason or MISSING
-    if np.isnan(found.lower):
-        return form.format(found.estimate)
-    return interval(found, form)
+    return f"{100 * values.mean():.1f} ({100 * values.std():.1f})"

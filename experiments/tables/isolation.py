@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from ..analysis.cells import interval, spread
-from ..analysis.frame import Frame, groups, isolation_frame, where
-from ..analysis.synthetic import leak, over_seeds, rank_correlation
+from pandas import DataFrame
+
+from ..analysis.cells import interval, interval_kind, spread
+from ..analysis.isolation import isolation_frame, leak
+from ..analysis.summary import rank_correlation
 from ..engine.records import Record
 from .table import Table, table
 
@@ -24,23 +26,20 @@ def isolation(records: list[Record]) -> Table:
     """Every setting's terms; below each block, how far each column moved and how well it ranks |Delta R|."""
     frame = isolation_frame(records)
     rows = []
-    for world, vary in sorted(groups(frame, "world", "vary")):
-        part = where(frame, world=world, vary=vary)
-        knob = "finetune_lr" if vary == "lr" else "severity"
-        for value in dict.fromkeys(part[knob].tolist()):
-            at = where(part, **{knob: value})
+    for (world, vary), part in frame.groupby(["world", "vary"]):
+        for value, at in part.groupby("knob", sort=False):
             rows.append([world, vary, f"{value:g}", *(spread(at[name]) for name in ISOLATED)])
-        rows.append([world, vary, "largest / smallest", *(f"{leak(part, knob, name):.3g}" for name in ISOLATED)])
+        rows.append([world, vary, "largest / smallest", *(f"{leak(part, name):.3g}" for name in ISOLATED)])
         rows.append([world, vary, "rho with |Delta R|", *(_rho_cell(part, name) for name in ISOLATED)])
     caption = (
         "One cause at a time: mean (standard deviation) over seeds. With 'lr' the shift is fixed and the step size of "
         "the fine-tuning moves, with 'severity' the training is fixed. 'largest / smallest' compares means: 1 "
-        f"stays put. rho is Spearman's over all pairs of a block with a {over_seeds(frame)}."
+        f"stays put. rho is Spearman's over all pairs of a block with a {interval_kind(frame)}."
     )
     return Table(caption, ["world", "vary", "value", *ISOLATED.values()], rows)
 
 
-def _rho_cell(part: Frame, name: str) -> str:
+def _rho_cell(part: DataFrame, name: str) -> str:
     if name == "abs_risk_change":
         return ""
     found = rank_correlation(part, name)

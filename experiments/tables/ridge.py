@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pandas import DataFrame
+
 from ..analysis import ridge as reading
 from ..analysis.cells import MISSING
 from ..analysis.ridge import TOLERANCE, Spread, agrees, middle_half
@@ -28,7 +30,7 @@ ORDERS: tuple[tuple[str, str, float | None], ...] = (
 def ridge_scaling(records: list[Record]) -> Table:
     """Orders of every term of the bound, small and large shifts, closed form and samples, beside the paper's."""
     closed, finite = reading.closed_forms(records), reading.samples(records)
-    moved = [r for r in closed if any(r["curves"]["risk_change"])]
+    moved, diagnosed = reading.with_change(closed), reading.diagnostics(finite)
     rows = [_order_row(title, closed, name, order) for title, name, order in ORDERS]
     rows += [
         ["Delta R below 0", "not given", _negative(moved, 0, 0.1), _negative(moved, 10, float("inf")), "-"],
@@ -36,11 +38,11 @@ def ridge_scaling(records: list[Record]) -> Table:
         ["core bound over |Delta R|, size", "constant", *_ends(moved, reading.tightness), "-"],
         _refit_row("|Delta R|, fits to separate samples", finite, "fresh"),
         _refit_row("|Delta R|, fits to one sample and its copy moved by mu", finite, "shared"),
-        ["core bound over |Delta R|, diagnostic", "constant", *_diagnostic(finite, _median_tightness), "-"],
-        ["|Delta R| <= core bound, diagnostic", "holds", *_diagnostic(finite, _share_held), _all_held(finite)],
+        ["core bound over |Delta R|, diagnostic", "constant", *_diagnostic(diagnosed, _median_tightness), "-"],
+        ["|Delta R| <= core bound, diagnostic", "holds", *_diagnostic(diagnosed, _share_held), _all_held(diagnosed)],
     ]
     header = ["quantity", "paper", "|mu| <= 0.1", "|mu| >= 10", "agreement"]
-    return Table(_caption(reading.drawn(records), closed, moved, finite), header, rows)
+    return Table(_caption(reading.closed_parts(records), closed, moved, finite), header, rows)
 
 
 def _caption(drawn: list[Record], closed: list[Record], moved: list[Record], finite: list[Record]) -> str:
@@ -94,20 +96,20 @@ def _over_limit(r: Record, i: int) -> float:
     return float(r["curves"]["risk_change"][i] / r["risk_change_limit"])
 
 
-def _diagnostic(finite: list[Record], cell: Callable[[list[Record]], str]) -> list[str]:
-    rows = [row for r in finite for row in r["diagnostics"]]
-    regimes = [[row for row in rows if row["shift"] <= 0.1], [row for row in rows if row["shift"] >= 10]]
-    return [cell(chosen) if chosen else MISSING for chosen in regimes]
+def _diagnostic(rows: DataFrame, cell: Callable[[DataFrame], str]) -> list[str]:
+    if rows.empty:
+        return [MISSING, MISSING]
+    regimes = rows[rows["shift"] <= 0.1], rows[rows["shift"] >= 10]
+    return [MISSING if chosen.empty else cell(chosen) for chosen in regimes]
 
 
-def _median_tightness(rows: list[Record]) -> str:
-    return _shown(middle_half(row["tightness"] for row in rows), "{:.3g}")
+def _median_tightness(rows: DataFrame) -> str:
+    return _shown(middle_half(rows["tightness"]), "{:.3g}")
 
 
-def _share_held(rows: list[Record]) -> str:
-    return f"{sum(row['holds'] for row in rows)} of {len(rows)}"
+def _share_held(rows: DataFrame) -> str:
+    return f"{rows['holds'].sum()} of {len(rows)}"
 
 
-def _all_held(finite: list[Record]) -> str:
-    held = [row["holds"] for r in finite for row in r["diagnostics"]]
-    return MISSING if not held else "agrees" if all(held) else "disagrees"
+def _all_held(rows: DataFrame) -> str:
+    return MISSING if rows.empty else "agrees" if rows["holds"].all() else "disagrees"

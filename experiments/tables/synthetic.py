@@ -1,15 +1,15 @@
-"""The tables of the synthetic worlds, from records: `rank-power`, `glance`, `coverage`."""
+"""The tables of the synthetic worlds, from records: `combined-excerpt`, `rank-power`, `glance`, `coverage`."""
 
 from __future__ import annotations
 
-import numpy as np
+from pandas import DataFrame
 
 from trace.scores import labels
 
-from ..analysis.cells import MISSING, interval
-from ..analysis.frame import Frame, evaluated, groups, size, synthetic_frame, where
-from ..analysis.paper import RANK_POWER
-from ..analysis.synthetic import covers, over_seeds, rank_correlation
+from ..analysis.cells import MISSING, interval, interval_kind, spread
+from ..analysis.paper import EXCERPT, RANK_POWER, ExcerptRow
+from ..analysis.summary import covers, rank_correlation
+from ..analysis.synthetic import SETTING, evaluated_pairs, excerpt_part, excerpt_terms, published_pairs
 from ..engine.records import Record
 from .table import Table, table
 
@@ -29,58 +29,99 @@ BOUNDS = {
 }
 
 
+EXCERPT_TERMS = ("risk_change", "bound_ot", "bound_mmd", "emp_shift_ot", "emp_shift_mmd", "model_change")
+
+
+@table("combined-excerpt", "synthetic")
+def combined_excerpt(records: list[Record]) -> Table:
+    """The published rows, and ours in both readings of the columns that the paper leaves open."""
+    frame = published_pairs(records)
+    rows = []
+    for published in EXCERPT:
+        rows.append(_published(published))
+        for model, name in (("logistic", "ours, logistic"), ("mlp", "ours, MLP")):
+            if published.world != "blobs_shift" and model == "logistic":
+                continue
+            part = excerpt_part(frame, published, model)
+            rows.append(_ours(published, part, name, squared=False))
+            rows.append(_ours(published, part, f"{name}, squared, 1/n", squared=True))
+    caption = (
+        "The paper's rows beside ours: mean (standard deviation) over seeds at the smallest weight decay. Plain: "
+        "model change is L_ell times the mean output distance, gradients are those of single losses. 'squared, 1/n': "
+        "mean squared distance, shift terms over n, which fits the printed sizes. B is the sum without remainders."
+    )
+    terms = ["|Delta R|", "B OT", "B MMD", "EmpShift OT", "EmpShift MMD", "ModelChange", "G_Q / G_Q~"]
+    return Table(caption, ["world", "shift", "n", "row", *terms], rows)
+
+
+def _published(row: ExcerptRow) -> list[str]:
+    digits = {"bound_ot": 2, "bound_mmd": 2}
+    cells = [f"{getattr(row, name):.{digits.get(name, 4)}f}" for name in EXCERPT_TERMS]
+    gaps = f"{row.gap_source:.4f} / {row.gap_target:.4f}"
+    return [row.world, f"{row.severity:g}", str(row.n), "paper", *cells, gaps]
+
+
+def _ours(row: ExcerptRow, part: DataFrame, name: str, *, squared: bool) -> list[str]:
+    head = [row.world, f"{row.severity:g}", str(row.n), name]
+    if part.empty:
+        return head + [MISSING] * 7
+    terms = excerpt_terms(part, squared=squared)
+    gaps = f"{part['gap_source'].mean():.4f} / {part['gap_target'].mean():.4f}"
+    return [*head, *(spread(terms[column]) for column in EXCERPT_TERMS), gaps]
+
+
 @table("rank-power", "synthetic")
 def rank_power(records: list[Record]) -> Table:
     """One row per world, model, variant and score."""
-    frame = evaluated(synthetic_frame(records))
+    frame = evaluated_pairs(records)
     rows = []
-    for world, model, variant in sorted(groups(frame, "world", "model", "variant")):
-        part = where(frame, world=world, model=model, variant=variant)
+    for (world, model, variant), part in frame.groupby(SETTING):
         for score, name in SCORES.items():
-            published = RANK_POWER.get((world, score)) if variant == "labels travel" else None
-            ours = MISSING if np.isnan(part[score]).any() else interval(rank_correlation(part, score))
-            rows.append([world, model, variant, name, f"{published:.3f}" if published else "", ours, str(size(part))])
+            ours = interval(rank_correlation(part, score))
+            rows.append([world, model, variant, name, _rho(world, score, variant, "{:.3f}"), ours, str(len(part))])
     caption = (
         "Spearman's rho of each score with |Delta R| (clipped cross-entropy) over all severities, sample sizes, weight "
-        f"decays and seeds, with a {over_seeds(frame)}. c_h comes from candidates of another seed."
+        f"decays and seeds, with a {interval_kind(frame)}. c_h comes from candidates of another seed."
     )
     return Table(caption, ["world", "model", "variant", "score", "paper", "ours", "pairs"], rows)
+
+
+def _rho(world: str, score: str, variant: str, form: str) -> str:
+    """The published rank correlation, which is that of labels that travel."""
+    published = RANK_POWER.get((world, score)) if variant == "labels travel" else None
+    return form.format(published) if published else ""
 
 
 @table("glance", "synthetic")
 def glance(records: list[Record]) -> Table:
     """One line a setting: how proxy and rivals rank |Delta R|, how tight the bound is, how often harm is done."""
-    frame = evaluated(synthetic_frame(records))
-    rivals = {name: SCORES[name] for name in ("output_distance", "severity", "anchor_worst_label")}
+    frame = evaluated_pairs(records)
+    rivals = ("output_distance", "severity", "anchor_worst_label")
     rows = []
-    for world, model, variant in sorted(groups(frame, "world", "model", "variant")):
-        part = where(frame, world=world, model=model, variant=variant)
-        published = RANK_POWER.get((world, "proxy_ot")) if variant == "labels travel" else None
-        rhos = [f"{rank_correlation(part, name).estimate:.2f}" for name in rivals]
+    for (world, model, variant), part in frame.groupby(SETTING):
         held, ratio = covers(part, "bound_ot")
-        proxy = MISSING if np.isnan(part["proxy_ot"]).any() else interval(rank_correlation(part, "proxy_ot"), "{:.2f}")
-        rows.append([world, model, variant, f"{published:.2f}" if published else "", proxy, *rhos,
-                     f"{100 * held:.0f}%, {ratio:.0f}", f"{100 * (part['risk_change'] > 0).mean():.0f}%"])  # fmt: skip
+        proxy = interval(rank_correlation(part, "proxy_ot"), "{:.2f}")
+        rhos = [f"{rank_correlation(part, name).estimate:.2f}" for name in rivals]
+        harm = f"{100 * (part['risk_change'] > 0).mean():.0f}%"
+        bound = f"{100 * held:.0f}%, {ratio:.0f}"
+        rows.append([world, model, variant, _rho(world, "proxy_ot", variant, "{:.2f}"), proxy, *rhos, bound, harm])
     caption = (
-        f"Spearman's rho with |Delta R| ({over_seeds(frame)}), how often the OT bound holds with its median ratio to "
-        "|Delta R|, and the share of updates that raise the anchor's risk."
+        f"Spearman's rho with |Delta R| ({interval_kind(frame)}), how often the OT bound holds with its median ratio "
+        "to |Delta R|, and the share of updates that raise the anchor's risk."
     )
-    header = ["world", "model", "variant", "TRACE-Proxy, paper", "TRACE-Proxy, ours", *rivals.values(),
-              "bound holds, ratio", "harmful"]  # fmt: skip
-    return Table(caption, header, rows)
+    scores = ["TRACE-Proxy, paper", "TRACE-Proxy, ours", *(SCORES[name] for name in rivals)]
+    return Table(caption, ["world", "model", "variant", *scores, "bound holds, ratio", "harmful"], rows)
 
 
 @table("coverage", "synthetic")
 def coverage(records: list[Record]) -> Table:
     """How often each bound, and each of its terms alone, is at least |Delta R|, and how loosely."""
-    frame = evaluated(synthetic_frame(records))
     rows = []
-    for world, model, variant in sorted(groups(frame, "world", "model", "variant")):
-        part = where(frame, world=world, model=model, variant=variant)
+    for setting, part in evaluated_pairs(records).groupby(SETTING):
         for bound, name in BOUNDS.items():
             held, ratio = covers(part, bound)
             check = CHECKS[bound](part) if bound in CHECKS else ""
-            rows.append([world, model, variant, name, f"{100 * held:.1f}%", f"{ratio:.3g}", check, str(size(part))])
+            rows.append([*setting, name, f"{100 * held:.1f}%", f"{ratio:.3g}", check, str(len(part))])
     caption = (
         "Share of pairs with |Delta R| at most the bound, and the median of bound / |Delta R|. A bound that holds "
         "always and is far above 1 says little: compare with its terms alone and with the anchor bounds. Estimate: "
@@ -92,13 +133,13 @@ def coverage(records: list[Record]) -> Table:
     return Table(caption, header, rows)
 
 
-def above_floor(frame: Frame) -> str:
+def above_floor(frame: DataFrame) -> str:
     """The median OT distance beside what it is without any shift."""
     distance, floor = frame["distance"], frame["floor"]
-    return f"{np.median(distance):.3g}, floor {np.median(floor):.3g}, below in {100 * (distance < floor).mean():.0f}%"
+    return f"{distance.median():.3g}, floor {floor.median():.3g}, below in {100 * (distance < floor).mean():.0f}%"
 
 
-def at_edge(frame: Frame) -> str:
+def at_edge(frame: DataFrame) -> str:
     """How often the grid of ridges ended before the best one."""
     return f"edge in {100 * frame['rkhs_at_edge'].mean():.1f}%"
 

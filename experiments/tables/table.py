@@ -15,10 +15,22 @@ from ..engine.records import Record
 from ..engine.registry import Registry
 
 _COMMANDS = {
-    ">=": r"$\geq$", "<=": r"$\leq$", ">": "$>$", "<": "$<$", "\\": r"\textbackslash{}", "%": r"\%", "&": r"\&",
-    "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "|": r"\textbar{}", "~": r"\textasciitilde{}",
+    ">=": r"$\geq$",
+    "<=": r"$\leq$",
+    ">": "$>$",
+    "<": "$<$",
+    "\\": r"\textbackslash{}",
+    "%": r"\%",
+    "&": r"\&",
+    "_": r"\_",
+    "#": r"\#",
+    "$": r"\$",
+    "{": r"\{",
+    "}": r"\}",
+    "|": r"\textbar{}",
+    "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-}  # fmt: skip
+}
 """What LaTeX would read as something else, longest first."""
 
 
@@ -64,11 +76,22 @@ def to_markdown(table: Table) -> str:
 def to_latex(table: Table, label: str) -> str:
     """A booktabs table that needs nothing but ``booktabs``."""
     lines = [" & ".join(_escape(cell) for cell in line) + r" \\" for line in [table.header, *table.rows]]
-    return "\n".join([
-        r"\begin{table}", r"\centering\scriptsize", rf"\caption{{{_escape(table.caption)}}}", rf"\label{{tab:{label}}}",
-        r"\begin{tabular}{" + "l" * len(table.header) + "}", r"\toprule", lines[0], r"\midrule", *lines[1:],
-        r"\bottomrule", r"\end{tabular}", r"\end{table}",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering\scriptsize",
+            rf"\caption{{{_escape(table.caption)}}}",
+            rf"\label{{tab:{label}}}",
+            r"\begin{tabular}{" + "l" * len(table.header) + "}",
+            r"\toprule",
+            lines[0],
+            r"\midrule",
+            *lines[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
 
 
 def to_csv(table: Table) -> str:

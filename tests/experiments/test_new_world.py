@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from experiments.engine.records import ROOT
+from experiments.engine.records import ROOT, read_records
 
 WORLD = '''
 """A wider source than target."""
@@ -57,7 +57,8 @@ def test_a_new_file_is_a_new_world(copy):
     run(copy, "collect", "--all", *records)
     run(copy, "tables", "--profile", "smoke", "--readme", "README.md", *records)
     table = (copy / "results" / "tables" / "rank-power.md").read_text()
-    assert "| narrowing | mlp | labels invariant | TRACE-Proxy, OT |" in table
+    (config, *_) = (record["config"] for record in read_records(copy / "results" / "records" / "synthetic.jsonl"))
+    assert f"| narrowing | mlp | labels {config['labels']} | TRACE-Proxy, OT |" in table
     assert "narrowing" in (copy / "README.md").read_text()
     run(copy, "figures", "--profile", "smoke", *records, "--only", "score-scatter", "attribution")
     assert (copy / "results" / "figures" / "score-scatter.png").stat().st_size > 10_000

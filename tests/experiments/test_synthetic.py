@@ -4,9 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from pandas import DataFrame
 
 from experiments import synthetic
-from experiments.analysis.frame import derived, synthetic_frame, variant
+from experiments.analysis.frame import derived
+from experiments.analysis.synthetic import synthetic_frame, variant
 from experiments.engine.config import Run, expand
 from experiments.engine.errors import UserError
 from experiments.engine.run import execute
@@ -61,7 +63,7 @@ def test_rows_are_the_librarys_diagnostic():
     spec = ModelSpec("mlp", [8], "tanh", "penultimate", [1e-3], 1e-2, 3, 1e-2, 3)
     config = small(world="moons_warp", seeds=[0], severities=[1.0], models=[spec])
     record = {"config": Run("synthetic", config).values, "metrics": synthetic.run(config, Silent())}
-    stored = {name: column[0] for name, column in synthetic_frame([record]).items()}
+    stored = synthetic_frame([record]).iloc[0]
     made = world("moons_warp", severity=1.0)
     source, target = draw_source(made, 200, 0), draw_target(made, 150, 0)
     q = fit_sources(spec, {0: source})
@@ -139,11 +141,12 @@ def test_a_run_as_a_user_starts_it(tmp_path):
 
 
 def test_derived_terms_add_up():
-    ones = {name: np.ones(2) for name in (
+    names = (
         "risk_change", "transport", "lipschitz_loss", "output_distance", "output_distance_squared", "rkhs_norm",
         "sensitivity_source", "sensitivity_target", "gap_source", "gap_target", "population_ot", "population_mmd",
-        "label_noise", "validation_error")}  # fmt: skip
-    f = derived({**ones, "mmd_squared": np.array([4.0, -1.0])})
+        "label_noise", "validation_error",
+    )  # fmt: skip
+    f = derived(DataFrame({"mmd_squared": [4.0, -1.0], **dict.fromkeys(names, 1.0)}))
     assert f["mmd"].tolist() == [2, 0]
     assert f["bound_ot"].tolist() == [2 + 1 + 2] * 2
     assert f["bound_mmd"].tolist() == [2 + 1 + 2, 2 + 1 + 0]

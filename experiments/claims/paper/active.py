@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trace.stats.metrics import spearman
 
 from ...analysis.paper import ACTIVE, ActiveRow
-from ..ledger import Finding, Records, claim
+from ..ledger import Finding, Records, claim, first_case
 
 LABEL = "tab:trace-domainnet-combined-app"
 HALF = 0.005
@@ -27,11 +27,12 @@ def ratio_is_of_the_diagnostic(_: Records, rows: Rows = ACTIVE) -> Finding:
     measured = (
         f"the ratio equals TRACE-Proxy/|Delta R| in {equal} of {len(rows)} rows (42.74/5.82 = {42.74 / 5.82:.2f})"
     )
-    if equal == len(rows):
-        why = "The column shows the calibrated ranking score, which is no bound, divided by |Delta R|."
-        return Finding(measured, 0, "contradicts itself", why)
-    return Finding(
-        measured, 0, "reproduced", "The ratio is not that of the proxy, so it may be that of the diagnostic."
+    why = "The column shows the calibrated ranking score, which is no bound, divided by |Delta R|."
+    return first_case(
+        measured,
+        0,
+        (equal == len(rows), "contradicts itself", why),
+        (True, "reproduced", "The ratio is not that of the proxy, so it may be that of the diagnostic."),
     )
 
 
@@ -44,10 +45,13 @@ def ratio_is_dimensionless(_: Records, rows: Rows = ACTIVE, points_in_one: float
     """The same ratios with |Delta R| as a fraction, the unit of every risk in the theory."""
     low, high = (end(row.ratio for row in rows) * points_in_one for end in (min, max))
     measured = f"{low:.0f} to {high:.0f} with |Delta R| as a fraction"
-    if points_in_one == 1:
-        return Finding(measured, 0, "reproduced", "|Delta R| is a fraction already.")
     why = "The numerator is in logits, the denominator in percentage points: the size of the ratio is that of a unit."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (points_in_one == 1, "reproduced", "|Delta R| is a fraction already."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(LABEL, "The bound ratio B-hat/|Delta R| remains stable (5--9).", published="5 to 9")
@@ -56,14 +60,17 @@ def ratio_is_stable(_: Records, rows: Rows = ACTIVE, low: float = 5.0, high: flo
     ratios = {policy: [row.ratio for row in rows if row.policy == policy] for policy in ("w1min", "mmdmin")}
     measured = ", ".join(f"{policy} {min(r):.2f} to {max(r):.2f}" for policy, r in ratios.items())
     inside = [all(low <= ratio <= high for ratio in r) for r in ratios.values()]
-    if all(inside):
-        return Finding(measured, 0, "reproduced", "All ratios lie in the stated range.")
     why = (
         "w1min stays in the stated range, mmdmin is above it in every round."
         if inside[0]
         else "Ratios leave the range."
     )
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (all(inside), "reproduced", "All ratios lie in the stated range."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim("app:domainnet-active", "w1min: |Delta R| improves monotonically.", published="monotone improvement")
@@ -72,11 +79,11 @@ def w1min_improves_monotonically(_: Records, rows: Rows = ACTIVE) -> Finding:
     values = [row.risk_change for row in _of("w1min", rows)]
     rises = [number for number in range(1, len(values)) if values[number] > values[number - 1]]
     measured = "|Delta R| = " + ", ".join(f"{value:.2f}" for value in values) + " percentage points"
-    if not rises:
-        return Finding(measured, 0, "reproduced", "|Delta R| falls in every round.")
     rounds = ", ".join(str(number + 1) for number in rises)
     why = f"|Delta R| rises in round {rounds}, so the improvement is not monotone."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured, 0, (not rises, "reproduced", "|Delta R| falls in every round."), (True, "contradicts itself", why)
+    )
 
 
 @claim(
@@ -89,10 +96,13 @@ def w1min_improves_both(_: Records, rows: Rows = ACTIVE) -> Finding:
     first, *_between, last = _of("w1min", rows)
     grown = last.output_distance / first.output_distance - 1
     measured = f"distance {100 * (last.distance / first.distance - 1):+.0f}%, output discrepancy {100 * grown:+.1f}%"
-    if grown < 0 and last.distance < first.distance:
-        return Finding(measured, 0, "reproduced", "Both columns end below their first round.")
     why = "The distance falls, but the output discrepancy ends above its first round."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (grown < 0 and last.distance < first.distance, "reproduced", "Both columns end below their first round."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -108,10 +118,13 @@ def mmdmin_harms_the_source(_: Records, rows: Rows = ACTIVE) -> Finding:
     measured = (
         f"mmdmin is below w1min in {below} of {len(pairs)} rounds; mean {means[0]:.2f} against {means[1]:.2f} points"
     )
-    if below == 0:
-        return Finding(measured, 0, "reproduced", "mmdmin changes the source risk more in every round.")
     why = "The policy said to perform poorly changes the source risk less, although its output discrepancy grows most."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (below == 0, "reproduced", "mmdmin changes the source risk more in every round."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -125,10 +138,13 @@ def proxy_ranks_the_rounds(_: Records, rows: Rows = ACTIVE) -> Finding:
     proxy = spearman([row.proxy for row in rows], risk).value
     output = spearman([row.output_distance for row in rows], risk).value
     measured = f"rho = {proxy:.2f} (TRACE-Proxy), {output:.2f} (output discrepancy) over {len(rows)} rounds"
-    if proxy >= 0.7:
-        return Finding(measured, 0, "reproduced", "Rounds with a larger proxy have the larger |Delta R|.")
     why = "In the table of active selection neither score ranks the rounds by |Delta R|."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (proxy >= 0.7, "reproduced", "Rounds with a larger proxy have the larger |Delta R|."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -141,10 +157,17 @@ def calibration_makes_terms_comparable(_: Records, rows: Rows = ACTIVE) -> Findi
     shares = {p: [row.proxy / row.output_distance - 1 for row in _of(p, rows)] for p in ("w1min", "mmdmin")}
     shown = [f"{100 * min(s):.1f}% to {100 * max(s):.1f}% ({policy})" for policy, s in shares.items()]
     measured = "shift term is " + ", ".join(shown) + " of model change"
-    if min(min(s) for s in shares.values()) >= 0.1:
-        return Finding(measured, 0, "reproduced", "The two terms are within a factor of ten in every row.")
     why = "For w1min the calibrated shift term is about a hundredth of the model change: the proxy is the latter alone."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (
+            min(min(s) for s in shares.values()) >= 0.1,
+            "reproduced",
+            "The two terms are within a factor of ten in every row.",
+        ),
+        (True, "contradicts itself", why),
+    )
 
 
 def _of(policy: str, rows: Rows) -> list[ActiveRow]:

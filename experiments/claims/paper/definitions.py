@@ -19,7 +19,7 @@ from trace.losses import BoundConvention, ClippedCrossEntropy
 from trace.stats.intervals import hoeffding_radius
 
 from ...engine.records import Record
-from ..ledger import BENCHMARK, Finding, Records, claim, needs
+from ..ledger import BENCHMARK, Finding, Records, claim, first_case, needs
 from .excerpt import LEVEL
 
 CLIP_AT = 10.0
@@ -41,10 +41,17 @@ def loss_bound(
     loss = ClippedCrossEntropy(clip_at)
     reached = {c: float(loss(_corner(c, clip_at), torch.tensor([0]))) for c in classes}
     measured = "largest loss " + ", ".join(f"{value:.2f} nats (C = {c})" for c, value in reached.items())
-    if all(value <= loss.bound(c, convention) + 1e-9 for c, value in reached.items()):
-        return Finding(measured, 0, "reproduced", "No clipped logits exceed the stated bound.")
     why = "The true maximum is log(1 + (C - 1) e^{2B}), about 2B + log(C - 1), so every remainder with M is too small."
-    return Finding(measured, 0, "not reproduced", why)
+    return first_case(
+        measured,
+        0,
+        (
+            all(value <= loss.bound(c, convention) + 1e-9 for c, value in reached.items()),
+            "reproduced",
+            "No clipped logits exceed the stated bound.",
+        ),
+        (True, "not reproduced", why),
+    )
 
 
 @claim(
@@ -57,10 +64,13 @@ def logit_lipschitz(_: Records, constant: float = math.sqrt(2), classes: tuple[i
     generator = torch.Generator().manual_seed(0)
     largest = max(_steepest(c, generator) for c in classes)
     measured = f"largest quotient {largest:.4f} (C = {', '.join(map(str, classes))})"
-    if largest <= constant + 1e-6:
-        why = "The gradient softmax(z) - e_y is never longer than sqrt(2), and a confident mistake reaches that length."
-        return Finding(measured, PAIRS * len(classes), "reproduced", why)
-    return Finding(measured, PAIRS * len(classes), "not reproduced", "A pair of logits exceeds the stated constant.")
+    why = "The gradient softmax(z) - e_y is never longer than sqrt(2), and a confident mistake reaches that length."
+    return first_case(
+        measured,
+        PAIRS * len(classes),
+        (largest <= constant + 1e-6, "reproduced", why),
+        (True, "not reproduced", "A pair of logits exceeds the stated constant."),
+    )
 
 
 @claim(
@@ -72,10 +82,13 @@ def label_noise_constant(_: Records, width_over_bound: float = 2.0, n: int = 100
     """What Hoeffding gives for the stated range, and for the range that Z_i really has."""
     stated, real = (hoeffding_radius(n, LEVEL / 2, width) for width in (width_over_bound, 1.0))
     measured = f"{stated:.4f} M for the stated range, {real:.4f} M for the range M (n = {n}, delta = {LEVEL})"
-    if math.isclose(stated, real):
-        return Finding(measured, 0, "reproduced", "The range and the constant belong together.")
     why = "At a fixed input Z_i has range M, so the constant is right, but it does not follow from the stated [-M, M]."
-    return Finding(measured, 0, "partly", why)
+    return first_case(
+        measured,
+        0,
+        (math.isclose(stated, real), "reproduced", "The range and the constant belong together."),
+        (True, "partly", why),
+    )
 
 
 @claim(
@@ -90,10 +103,13 @@ def label_noise_of_a_trained_model(_: Records, memorises: bool = True, n: int = 
     term = sum(both) / 2 - both[0] if memorises else 0.0
     allowed = hoeffding_radius(n, LEVEL / 2, loss.bound(2))
     measured = f"{term:.2f} nats against {allowed:.2f} allowed (n = {n}, two classes, coin-flip labels)"
-    if term <= allowed:
-        return Finding(measured, 0, "reproduced", "The term of a model fixed in advance stays within the remainder.")
     why = "The proof fixes Q before the labels are drawn, but the setup trains Q on them; one that memorises breaks it."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (term <= allowed, "reproduced", "The term of a model fixed in advance stays within the remainder."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -105,12 +121,15 @@ def promised_probability(_: Records, spent: Budget | None = None) -> Finding:
     """A union bound over the events that the proof names."""
     budget = spent or Budget.paper(LEVEL, LEVEL)
     measured = f"{1 - budget.total:.2f} (label noise, empirical W1 and two validation sets at {LEVEL} each)"
-    if budget.total <= 2 * LEVEL + 1e-12:
-        return Finding(measured, 0, "reproduced", "The four events together spend no more than delta + eta.")
     why = (
         "Label noise and W1 spend delta each, the two validation sets eta each: the union bound is 1 - 2 delta - 2 eta."
     )
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (budget.total <= 2 * LEVEL + 1e-12, "reproduced", "The four events together spend no more than delta + eta."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -122,12 +141,15 @@ def population_residual(_: Records, samples: int = 1, n: int = 2000) -> Finding:
     """One remainder for each empirical measure of the triangle inequality, in units of the unknown constant C."""
     one = w1_remainder(n, 2, LEVEL, 1.0)
     measured = f"{samples * one:.4f} C printed, {2 * one:.4f} C needed (n = {n} twice, 2 dimensions, equal C)"
-    if samples == 2:
-        return Finding(measured, 0, "reproduced", "Both samples' remainders are there.")
     why = (
         "The paper's own triangle inequality adds epsilon_n and the target's epsilon~_n; the corollary keeps the first."
     )
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (samples == 2, "reproduced", "Both samples' remainders are there."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -141,10 +163,17 @@ def sinkhorn_is_w1(_: Records, shifts: tuple[float, ...] = (0.25, 1.0, 2.0), n: 
     moved = [cloud + torch.tensor([t, 0.0], dtype=torch.float64) for t in shifts]
     pairs = [(sinkhorn_divergence(cloud, y).value, wasserstein1(cloud, y).value) for y in moved]
     measured = ", ".join(f"{s:.4f} for W1 = {w:.4f}" for s, w in pairs)
-    if all(math.isclose(s, w, rel_tol=0.05) for s, w in pairs):
-        return Finding(measured, n, "reproduced", "The divergence is within 5% of W1 for every translation.")
     why = "A translation by t costs t^2, not t: below t = 1 the penalty is smaller than the W1 that the theorem needs."
-    return Finding(measured, n, "not reproduced", why)
+    return first_case(
+        measured,
+        n,
+        (
+            all(math.isclose(s, w, rel_tol=0.05) for s, w in pairs),
+            "reproduced",
+            "The divergence is within 5% of W1 for every translation.",
+        ),
+        (True, "not reproduced", why),
+    )
 
 
 @claim(
@@ -155,16 +184,23 @@ def sinkhorn_is_w1(_: Records, shifts: tuple[float, ...] = (0.25, 1.0, 2.0), n: 
 @needs("benchmark")
 def sinkhorn_in_seconds(records: list[Record]) -> Finding:
     """The large case of the stored benchmark."""
-    found = [(r, row) for r in records for row in r["metrics"]["rows"]
-             if (row["case"], row["size"], row["contender"]) == (CASE, LARGE, "ours")]  # fmt: skip
+    found = [
+        (r, row)
+        for r in records
+        for row in r["metrics"]["rows"]
+        if (row["case"], row["size"], row["contender"]) == (CASE, LARGE, "ours")
+    ]
     if not found:
         why = f"no row of {CASE!r} with size {LARGE}: {BENCHMARK}"
         return Finding("the stored benchmark has no large case", 0, "not run here", why)
     record, row = found[0]
     measured = f"{row['seconds']:.1f} s for {LARGE} on {record['machine']['cores']} CPU cores, no GPU"
-    if row["seconds"] < 60:
-        return Finding(measured, 1, "reproduced", "It takes seconds even without a GPU.")
-    return Finding(measured, 1, "not reproduced", "It takes minutes on this machine, which has no GPU.")
+    return first_case(
+        measured,
+        1,
+        (row["seconds"] < 60, "reproduced", "It takes seconds even without a GPU."),
+        (True, "not reproduced", "It takes minutes on this machine, which has no GPU."),
+    )
 
 
 @claim(
@@ -176,10 +212,13 @@ def interval_over_seeds(_: Records, num_seeds: int = NUM_SEEDS, slack: float = 0
     """Coverage of the percentile interval of a mean, from all resamples of normal values."""
     distinct, coverage = math.comb(2 * num_seeds - 1, num_seeds), _bootstrap_coverage(num_seeds, draws)
     measured = f"{distinct} distinct resamples; the interval covers a normal mean in {100 * coverage:.0f}% of draws"
-    if coverage >= 0.95 - slack:
-        return Finding(measured, draws, "reproduced", "The interval covers about as often as it says.")
     why = f"{num_seeds} seeds are too few for a percentile bootstrap: its 95% interval is much too narrow."
-    return Finding(measured, draws, "not reproduced", why)
+    return first_case(
+        measured,
+        draws,
+        (coverage >= 0.95 - slack, "reproduced", "The interval covers about as often as it says."),
+        (True, "not reproduced", why),
+    )
 
 
 def _corner(num_classes: int, clip_at: float) -> Tensor:

@@ -10,7 +10,7 @@ from trace.estimators.remainders import label_noise_remainder, validation_remain
 from trace.losses import ClippedCrossEntropy
 
 from ...analysis.paper import EXCERPT, ExcerptRow
-from ..ledger import Finding, Records, claim
+from ..ledger import Finding, Records, claim, first_case
 
 LABEL = "tab:combined-excerpt-app"
 VALIDATION_SHARE = 0.15
@@ -40,10 +40,13 @@ def bounds_hold_their_remainders(_: Records, rows: Rows = EXCERPT) -> Finding:
     measured = (
         f"{bare_sums} of {len(bounds)} bounds are the bare sum; the remainders are {sizes}, above {exceeded} of them"
     )
-    if bare_sums == len(bounds):
-        why = "Every printed bound is gaps + model change + shift and leaves out the remainders that make it a bound."
-        return Finding(measured, 0, "contradicts itself", why)
-    return Finding(measured, 0, "partly", "Some printed bounds differ from the bare sum of their printed terms.")
+    why = "Every printed bound is gaps + model change + shift and leaves out the remainders that make it a bound."
+    return first_case(
+        measured,
+        0,
+        (bare_sums == len(bounds), "contradicts itself", why),
+        (True, "partly", "Some printed bounds differ from the bare sum of their printed terms."),
+    )
 
 
 @claim(
@@ -59,10 +62,13 @@ def model_change_is_a_norm(_: Records, rows: Rows = EXCERPT) -> Finding:
         f"growth {growth:.1f} times; a norm gives {stretch:.0f} times, its square {stretch**2:.0f} times; "
         f"the larger value is {100 * large.model_change / LARGEST_CHANGE:.0f}% of what clipped logits allow"
     )
-    if growth <= 1.25 * stretch:
-        return Finding(measured, 0, "reproduced", "The term grows no faster than the translation.")
     why = "The outputs of a logistic boundary that follows the blobs move in proportion to t; a squared distance fits."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (growth <= 1.25 * stretch, "reproduced", "The term grows no faster than the translation."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -77,12 +83,13 @@ def risk_change_is_an_error_rate(_: Records, printed: float | None = None, sprea
     measured = (
         f"{change:.3f} in 0-1 risk for a boundary moved by 1 (our spread {spread}); below 0.5 however far it moves"
     )
-    if value < 0.5:
-        return Finding(
-            measured, 0, "partly", "The printed change could be an error rate, and could be a cross-entropy."
-        )
     why = "A 0-1 risk change above 0.5 needs an update worse than guessing, so this one must be a cross-entropy."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (value < 0.5, "partly", "The printed change could be an error rate, and could be a cross-entropy."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -96,10 +103,13 @@ def mmd_bound_is_hybrid(_: Records, rows: Rows = EXCERPT) -> Finding:
     room = row.bound_mmd + ROUNDING - (row.gap_source + row.gap_target + row.model_change + row.emp_shift_mmd)
     share = max(0.0, room) / row.emp_shift_ot
     measured = f"room for {100 * share:.0f}% of the OT term; Q's share is about 50% where both models see the same data"
-    if share >= 0.25:
-        return Finding(measured, 0, "reproduced", "The printed bound has room for the OT term of Q.")
     why = "The hybrid form adds L_x(f_Q) c_h W1 > 0 to every MMD bound, but the printed one leaves no room for it."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (share >= 0.25, "reproduced", "The printed bound has room for the OT term of Q."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -116,10 +126,13 @@ def shift_penalty_is_a_distance(_: Records, rows: Rows = EXCERPT) -> Finding:
     slopes = second.model_change / first.model_change
     ratio = second.emp_shift_ot / first.emp_shift_ot
     measured = f"ratio {ratio:.2f} ({low:.2f} to {high:.2f} within rounding) while ModelChange rises {slopes:.2f} times"
-    if high >= 0.75:
-        return Finding(measured, 0, "reproduced", "The term of a fixed shift hardly depends on the sample size.")
     why = "The distance of a fixed shift tends to a constant; falling like 1/n or faster fits gradients of a mean loss."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (high >= 0.75, "reproduced", "The term of a fixed shift hardly depends on the sample size."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -132,12 +145,15 @@ def bound_is_monotone_in_risk(_: Records, rows: Rows = EXCERPT) -> Finding:
     pairs = [pair for pair in itertools.combinations(rows, 2) if pair[0].world == pair[1].world]
     opposed = sum((a.bound_ot - b.bound_ot) * (a.risk_change - b.risk_change) < 0 for a, b in pairs)
     measured = f"{opposed} of {len(pairs)} pairs of rows of one world are ordered oppositely"
-    if not opposed:
-        return Finding(measured, 0, "reproduced", "Within each world the larger bound has the larger risk change.")
     why = (
         "Moons has a larger risk change without any shift (0.0166) than at alpha = 0.25 (0.0115), but a smaller bound."
     )
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (not opposed, "reproduced", "Within each world the larger bound has the larger risk change."),
+        (True, "contradicts itself", why),
+    )
 
 
 def remainders(n: int) -> float:

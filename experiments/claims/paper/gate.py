@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from trace.stats.metrics import auprc, auroc
 
 from ...analysis.paper import GATE, GATE_CANDIDATES, GATE_HARMFUL_SHARE, GATE_RHO, GateRow
-from ..ledger import Finding, Records, claim
+from ..ledger import Finding, Records, claim, first_case
 
 HARMFUL = round(GATE_HARMFUL_SHARE * GATE_CANDIDATES)
 """At tau = 0.13."""
@@ -32,10 +32,13 @@ def msp_orientation(_: Records, rho: float = GATE_RHO["msp"], area: float = 0.98
     """The smallest rank correlation with harm that the AUROC allows for a score of one orientation."""
     least = least_correlation(area, HARMFUL, GATE_CANDIDATES)
     measured = f"an AUROC of {area:.3f} with {HARMFUL} harmful of {GATE_CANDIDATES} needs rho >= {least:.2f}"
-    if rho >= least:
-        return Finding(measured, 0, "reproduced", "One orientation of the score gives both numbers.")
     why = "The two numbers need opposite signs of the score: with the sign that gives this AUROC, rho is +0.874."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (rho >= least, "reproduced", "One orientation of the score gives both numbers."),
+        (True, "contradicts itself", why),
+    )
 
 
 @claim(
@@ -46,11 +49,18 @@ def msp_orientation(_: Records, rho: float = GATE_RHO["msp"], area: float = 0.98
 def areas_fit_the_candidates(_: Records, rows: Rows = GATE, orders: Mapping[float, str] = ORDERS) -> Finding:
     """An order of 20 candidates for each threshold, and the areas it gives."""
     swept = [(orders[row.tau], (row.auroc_msp, row.auprc_msp)) for row in rows if row.tau in orders]
-    measured = "; ".join(_described(order) for order, _ in swept)
-    if all(abs(a - b) <= 0.0005 for order, areas in swept for a, b in zip(areas_of(order), areas, strict=True)):
-        why = "97 of 99 pairs and 63 of 64 pairs in the right order give exactly the printed areas."
-        return Finding(measured, 0, "reproduced", why)
-    return Finding(measured, 0, "not reproduced", "These orders of the candidates do not give the printed areas.")
+    measured = "; ".join(_description(order) for order, _ in swept)
+    why = "97 of 99 pairs and 63 of 64 pairs in the right order give exactly the printed areas."
+    return first_case(
+        measured,
+        0,
+        (
+            all(abs(a - b) <= 0.0005 for order, areas in swept for a, b in zip(areas_of(order), areas, strict=True)),
+            "reproduced",
+            why,
+        ),
+        (True, "not reproduced", "These orders of the candidates do not give the printed areas."),
+    )
 
 
 @claim(
@@ -68,12 +78,18 @@ def trace_outperforms_msp(_: Records, rows: Rows = GATE, rho: Mapping[str, float
         f"tied at {ties} of {len(rows)} thresholds, lead of {round(max(leads) * pairs)} in {pairs} pairs at the best; "
         f"95% of |rho| {ours[0]:.2f} to {ours[1]:.2f} against {theirs[0]:.2f} to {theirs[1]:.2f}"
     )
-    if min(leads) > 0 and ours[0] > theirs[1]:
-        return Finding(measured, 0, "reproduced", "TRACE leads at every threshold and its interval lies above.")
-    if max(leads) <= 0:
-        return Finding(measured, 0, "not reproduced", "TRACE leads at no threshold.")
     why = "The lead is one threshold wide and a few pairs of candidates high, and the intervals of |rho| overlap."
-    return Finding(measured, 0, "partly", why)
+    return first_case(
+        measured,
+        0,
+        (
+            min(leads) > 0 and ours[0] > theirs[1],
+            "reproduced",
+            "TRACE leads at every threshold and its interval lies above.",
+        ),
+        (max(leads) <= 0, "not reproduced", "TRACE leads at no threshold."),
+        (True, "partly", why),
+    )
 
 
 @claim(
@@ -84,10 +100,13 @@ def trace_outperforms_msp(_: Records, rows: Rows = GATE, rho: Mapping[str, float
 def gate_tests_the_decomposition(_: Records, moving: Sequence[str] = MOVING) -> Finding:
     """How many of the bound's four terms can take part in the ranking, by the paper's own account."""
     measured = f"{len(moving)} of 4 terms differs between candidates: {', '.join(moving)}"
-    if len(moving) > 1:
-        return Finding(measured, 0, "reproduced", "More than one term of the decomposition ranks the candidates.")
     why = "With constant distances and no gaps the score is the output distance, so the gate tests no decomposition."
-    return Finding(measured, 0, "contradicts itself", why)
+    return first_case(
+        measured,
+        0,
+        (len(moving) > 1, "reproduced", "More than one term of the decomposition ranks the candidates."),
+        (True, "contradicts itself", why),
+    )
 
 
 def least_correlation(area: float, harmful: int, candidates: int) -> float:
@@ -113,7 +132,7 @@ def areas_of(order: str) -> tuple[float, float]:
     return auroc(score, harmful).value, auprc(score, harmful).value
 
 
-def _described(order: str) -> str:
+def _description(order: str) -> str:
     area, precision = areas_of(order)
     harmful, pairs = order.count("P"), order.count("P") * order.count("N")
     return f"{harmful} harmful, {round(area * pairs)} of {pairs} pairs right: {area:.3f} and {precision:.3f}"

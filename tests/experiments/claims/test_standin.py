@@ -84,6 +84,10 @@ def test_one_ledger_holds_domainnet_of_profile_paper_and_the_stand_in_of_profile
             assert (row["measured"], row["runs"], row["verdict"]) == (twin["measured"], twin["runs"], twin["verdict"])
 
 
+def test_the_ledger_has_the_claims_of_its_folder_alone():
+    assert not {claim.name for claim in PAIR} & {claim.name for claim in all_claims()}
+
+
 def test_a_statement_about_the_stand_in_alone_says_so():
     claim = on_stand_in("best", "gate", "app:domainnet-gate", "it is best.", published="not compared", rule=rule)
     assert claim.statement == "On the emoji stand-in: it is best."

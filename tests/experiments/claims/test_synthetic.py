@@ -5,7 +5,7 @@ import pytest
 from experiments.claims.ledger import VERDICTS, all_claims
 from tests.experiments.analysis.synthetic_records import both, excerpt, grid, isolation, record
 
-CLAIMS = {claim.name: claim for claim in all_claims("synthetic", "attribution", "isolation")}
+CLAIMS = {claim.name: claim for claim in all_claims("synthetic", "isolation")}
 
 
 def shuffled(s, k):

@@ -9,8 +9,8 @@ from experiments.commands.figures import FIGURES
 from experiments.engine.records import write_records
 from experiments.figures import active as figures_active
 from experiments.figures import gate as figures_gate
+from experiments.figures import isolation as figures_isolation
 from experiments.figures import synthetic as figures_synthetic
-from experiments.figures import worlds as figures_worlds
 from experiments.figures.style import axes, figure, save
 from tests.experiments.analysis.synthetic_records import both, grid, isolation, record
 from tests.experiments.tables import test_active as test_tables_active
@@ -67,7 +67,7 @@ def test_heat_map_prints_one_number_a_cell_and_leaves_missing_ones_empty():
 def test_worlds_are_drawn_with_both_boundaries():
     records = [record(details={"portraits": {"0.0": PORTRAIT, "1.0": PORTRAIT}}),
                record("moons_warp", details={"portraits": {"1.0": PORTRAIT}})]  # fmt: skip
-    figure = figures_worlds.worlds(records)
+    figure = figures_synthetic.worlds(records)
     assert titles(figure)[:2] == ["severity 0", "severity 1"]
     missing = [ax for ax in figure.axes if any(text.get_text() == "missing" for text in ax.texts)]
     assert len(missing) == 1
@@ -75,7 +75,7 @@ def test_worlds_are_drawn_with_both_boundaries():
 
 
 def test_every_axis_of_the_worlds_is_named():
-    figure = figures_worlds.worlds([record(details={"portraits": {"0.0": PORTRAIT}})])
+    figure = figures_synthetic.worlds([record(details={"portraits": {"0.0": PORTRAIT}})])
     assert figure.axes[-1].get_xlabel() == "$x_1$"
     assert figure.axes[0].get_ylabel().endswith("$x_2$")
 
@@ -116,7 +116,7 @@ def test_every_data_set_of_the_gate_is_drawn():
 
 
 def test_isolation_has_a_panel_per_world_and_knob():
-    figure = figures_synthetic.isolation([isolation(), isolation("moons_warp")])
+    figure = figures_isolation.isolation([isolation(), isolation("moons_warp")])
     assert titles(figure)[:2] == ["blobs_shift", "moons_warp"]
     assert figure.axes[0].get_xscale() == "log"
 

@@ -102,7 +102,7 @@ def test_thresholds_without_both_kinds_are_not_compared():
 def test_an_alarm_is_a_place_among_the_updates_of_a_seed():
     _, frame = subsets([record(seed, cot=lambda h, k: h + 10 * k) for seed in range(2)])[0]
     assert alarm(frame, "cot").tolist() == pytest.approx([i / 6 for i in range(7)] * 2)
-    tied = alarm({**frame, "cot": frame["seed"] * 0.0}, "cot")
+    tied = alarm(frame.assign(cot=0.0), "cot")
     assert tied.tolist() == [0.5] * 14
 
 

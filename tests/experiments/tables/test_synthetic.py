@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pandas import DataFrame
 
 from experiments.analysis.cells import MISSING
-from experiments.analysis.synthetic import covers, excerpt_terms, leak, rank_correlation
+from experiments.analysis.isolation import leak
+from experiments.analysis.summary import covers, rank_correlation
+from experiments.analysis.synthetic import excerpt_terms
 from experiments.engine.records import of_profile, read_records
-from experiments.tables import excerpt as tables_excerpt
 from experiments.tables import isolation as tables_isolation
 from experiments.tables import synthetic as tables_synthetic
 from experiments.tables.table import table, to_markdown
@@ -55,12 +57,14 @@ def test_a_score_without_calibration_is_missing():
 
 
 def test_rank_correlation_is_over_all_pairs():
-    frame = {"seed": np.arange(6) % 3, "score": np.arange(6.0), "abs_risk_change": np.arange(6.0)[::-1]}
+    frame = DataFrame({"seed": np.arange(6) % 3, "score": np.arange(6.0), "abs_risk_change": np.arange(6.0)[::-1]})
     assert rank_correlation(frame, "score").estimate == -1
+    frame.loc[2, "score"] = np.nan
+    assert np.isnan(rank_correlation(frame, "score").estimate)
 
 
 def test_coverage_counts_and_takes_the_median_where_something_changed():
-    frame = {"abs_risk_change": np.array([0.0, 1.0, 2.0, 4.0]), "b": np.array([1.0, 3.0, 4.0, 2.0])}
+    frame = DataFrame({"abs_risk_change": [0.0, 1.0, 2.0, 4.0], "b": [1.0, 3.0, 4.0, 2.0]})
     assert covers(frame, "b") == (0.75, 2.0)
 
 
@@ -76,17 +80,16 @@ def test_coverage_shows_what_the_distance_is_without_a_shift_and_where_the_grid_
 
 
 def test_the_two_readings_of_the_excerpt():
-    part = {name: np.array([value]) for name, value in {
-        "n": 1000, "risk_change": 1, "model_change": 3.0, "model_change_squared": 9.0, "emp_shift_ot": 2.0,
-        "emp_shift_mmd": 4.0, "gaps": 0.5, "abs_risk_change": 0.7}.items()}  # fmt: skip
-    plain, squared = (excerpt_terms(part, squared=s) for s in (False, True))
+    terms = {"model_change": 3.0, "model_change_squared": 9.0, "emp_shift_ot": 2.0, "emp_shift_mmd": 4.0}
+    part = DataFrame([{"n": 1000, "risk_change": 1, **terms, "gaps": 0.5, "abs_risk_change": 0.7}])
+    plain, squared = (excerpt_terms(part, squared=s).iloc[0] for s in (False, True))
     assert plain["bound_ot"] == 5.5
     assert squared["bound_ot"] == 9.502
     assert squared["emp_shift_mmd"] == 0.004
 
 
 def test_excerpt_has_the_published_rows_and_names_missing_ones():
-    table = tables_excerpt.combined_excerpt(excerpt())
+    table = tables_synthetic.combined_excerpt(excerpt())
     assert sum(row[3] == "paper" for row in table.rows) == 7
     assert MISSING in rows(table, "moons_warp", "2", "2000", "ours, MLP")[0]
     assert MISSING not in rows(table, "blobs_shift", "1", "2000", "ours, logistic")[0]
@@ -101,5 +104,6 @@ def test_isolation_says_what_moved():
 
 
 def test_leak_of_a_term_that_vanishes_is_infinite():
-    frame = {"risk_change": np.ones(2), "knob": np.array([0.0, 1.0]), "x": np.array([0.0, 2.0])}
-    assert leak(frame, "knob", "x") == float("inf")
+    frame = DataFrame({"knob": [0.0, 1.0], "x": [0.0, 2.0], "y": [1.0, 3.0]})
+    assert leak(frame, "x") == float("inf")
+    assert leak(frame, "y") == 3.0

@@ -4,11 +4,13 @@ import math
 
 import pytest
 import torch
+from pandas import DataFrame
 
+from experiments.analysis.benchmark import order_of_growth
 from experiments.benchmarks.growth import ESTIMATORS, SIZES, Inputs, growth
-from experiments.figures.growth import growth as drawn
-from experiments.tables.growth import DOMAINNET, slope
-from experiments.tables.growth import growth as table
+from experiments.figures.benchmark import growth as drawn
+from experiments.tables.benchmark import DOMAINNET
+from experiments.tables.benchmark import growth as table
 
 
 def record(rows):
@@ -44,14 +46,6 @@ def test_the_table_projects_with_the_slope():
     assert rows[1] == ["b", "0.001", "0.002", "too long", "1.00", f"{1e-6 * DOMAINNET:.2g}"]
 
 
-def test_beyond_its_own_limit_an_estimator_is_said_to_subsample():
-    rows = [{"estimator": name, "n": n, "dim": 3, "seconds": 1e-8 * n**2}
-            for name in ("Sinkhorn divergence", "exact W1", "MMD, unbiased") for n in (1000, 2000)]  # fmt: skip
-    made = table(record(rows))
-    assert [row[-1] for row in made.rows] == ["subsampled", "subsampled", f"{1e-8 * DOMAINNET**2:.2g}"]
-    assert "Sinkhorn divergence beyond 50,000, 5 of 10,000; exact W1 beyond 10,000, 5 of 5,000" in made.caption
-
-
 def test_the_slope_of_one_size_is_undefined():
-    assert math.isnan(slope([1000], [1.0]))
-    assert slope([1000, 2000], [1.0, 8.0]) == pytest.approx(3.0)
+    assert math.isnan(order_of_growth(DataFrame({"n": [1000], "seconds": [1.0]})))
+    assert order_of_growth(DataFrame({"n": [1000, 2000], "seconds": [1.0, 8.0]})) == pytest.approx(3.0)
