@@ -113,9 +113,12 @@ class Anchor(NamedTuple):
     def of(cls, config: Config, source: Domain[Rows]) -> Anchor:
         x = source.train.x.float()
         half = sinkhorn_floor(
-            x, epsilon=SETTINGS.epsilon, num_iters=SETTINGS.num_iters, num_splits=1,
+            x,
+            epsilon=SETTINGS.epsilon,
+            num_iters=SETTINGS.num_iters,
+            num_splits=1,
             generator=seeded("distance", "labelled", config.seed),
-        )  # fmt: skip
+        )
         return cls(x, shared_self(x, SETTINGS), half.value)
 
 
@@ -133,13 +136,19 @@ class Distances(NamedTuple):
 def _distances(config: Config, anchor: Anchor, source: Domain[Rows], labelled: Tensor, batch: Tensor) -> Distances:
     order = torch.randperm(len(source.test), generator=seeded("held out", config.seed))
     rows = {"labelled": labelled, "batch": batch, "held_out": source.test.x[order[: len(labelled)]]}
-    return Distances(**{
-        name: measure_shift(
-            anchor.x, x.float(), SETTINGS, source_self=anchor.self_transport, floors=False,
-            generator=seeded("distance", name, config.seed),
-        )
-        for name, x in rows.items()
-    })  # fmt: skip
+    return Distances(
+        **{
+            name: measure_shift(
+                anchor.x,
+                x.float(),
+                SETTINGS,
+                source_self=anchor.self_transport,
+                floors=False,
+                generator=seeded("distance", name, config.seed),
+            )
+            for name, x in rows.items()
+        }
+    )
 
 
 def _round(

@@ -121,10 +121,15 @@ def _measured(
     source, target = stage.source, stage.target
     rehearsed = blind_harm(source.train, candidate.relabelled, into=0) if candidate.relabelled else source.train
     found = train(
-        candidate.spec(), stage.q, target.train,
-        source=rehearsed, backbone=study.backbone, generator=seeded("candidate", candidate.name, config.seed),
-        device=config.device, checkpoint=checkpoint,
-    )  # fmt: skip
+        candidate.spec(),
+        stage.q,
+        target.train,
+        source=rehearsed,
+        backbone=study.backbone,
+        generator=seeded("candidate", candidate.name, config.seed),
+        device=config.device,
+        checkpoint=checkpoint,
+    )
 
     def both(rows: Data, seen: Tensor) -> Sample:
         return beside(seen, features_of(found.model, rows, device=config.device), rows.y)

@@ -143,7 +143,14 @@ def diagnosed(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the ridge chosen by cross-validation", category=RuntimeWarning)
         return diagnose(
-            lambda x: (x @ w)[:, None], lambda x: (x @ w_new)[:, None], source, target,
-            source_val=source_val, target_val=target_val, anchor_test=anchor, loss=SquaredError(limit=limit),
-            settings=settings, generator=generator,
-        )  # fmt: skip
+            lambda x: (x @ w)[:, None],
+            lambda x: (x @ w_new)[:, None],
+            source,
+            target,
+            source_val=source_val,
+            target_val=target_val,
+            anchor_test=anchor,
+            loss=SquaredError(limit=limit),
+            settings=settings,
+            generator=generator,
+        )

@@ -54,21 +54,34 @@ def test_the_diagnostic_is_that_of_the_models_themselves(pair):
     shift = measure_shift(seen.train, seen_target.train, SETTINGS)
     options = {"loss": LOSS, "known": Known(shift=shift), "settings": SETTINGS}
     direct = diagnose(
-        q, update, sample(source.train), sample(target.train),
-        source_val=sample(source.val), target_val=sample(target.val), anchor_test=sample(source.test),
-        feature_map=q.features, gradient_at=(q.features, update.features), **options,
-    )  # fmt: skip
+        q,
+        update,
+        sample(source.train),
+        sample(target.train),
+        source_val=sample(source.val),
+        target_val=sample(target.val),
+        anchor_test=sample(source.test),
+        feature_map=q.features,
+        gradient_at=(q.features, update.features),
+        **options,
+    )
 
     def both(rows, by_q):
         return beside(by_q, features_of(update, rows, device="cpu"), rows.y)
 
     old, new = heads(q, update)
     through = diagnose(
-        old, new, Sample(seen.train, source.train.y), both(target.train, seen_target.train),
-        source_val=both(source.val, seen.val), target_val=both(target.val, seen_target.val),
+        old,
+        new,
+        Sample(seen.train, source.train.y),
+        both(target.train, seen_target.train),
+        source_val=both(source.val, seen.val),
+        target_val=both(target.val, seen_target.val),
         anchor_test=both(source.test, seen.test),
-        feature_map=old.features, gradient_at=(old.features, new.features), **options,
-    )  # fmt: skip
+        feature_map=old.features,
+        gradient_at=(old.features, new.features),
+        **options,
+    )
     for name, value in row(direct).items():
         assert row(through)[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
 
