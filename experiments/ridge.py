@@ -25,7 +25,7 @@ from .engine.records import significant
 from .engine.run import Context
 from .regression import forms as forms
 from .regression.forms import Array, Problem, log_log_slope
-from .regression.samples import diagnosed, monte_carlo_errors, refit_curves
+from .regression.samples import diagnose_fits, monte_carlo_errors, refit_curves
 
 SMALL, LARGE = (0.0, 0.1), (10.0, math.inf)
 """Shift sizes that count as small and as large, in standard deviations of an input."""
@@ -125,7 +125,7 @@ def finite_part(problem: Problem, config: Config) -> dict[str, Any]:
     for k, m in enumerate(config.sample_shifts):
         generator = Generator().manual_seed(1000 * (config.seed + 1) + k)
         sizes = {"n": config.n, "n_val": config.n_val, "n_test": config.n_test}
-        rows.append(diagnostic_row(m, diagnosed(problem, m, **sizes, settings=settings, generator=generator)))
+        rows.append(diagnostic_row(m, diagnose_fits(problem, m, **sizes, settings=settings, generator=generator)))
     return {
         "shifts": config.shifts,
         "refits": refits,

@@ -50,7 +50,7 @@ _NEEDS = {
 def scaled(scale: Any, distance: Any) -> Any:
     """``scale max(distance, 0)``, the form of every shift term.
 
-    NaN stays, and ``0 * inf = 0``: an unknown but finite factor of nothing is nothing.
+    NaN stays, and ``0 * inf = 0``: an unknown but finite factor of nothing is nothing. Columns give an array.
 
     >>> float(scaled(2.0, -1e-4)), float(scaled(0.0, math.inf)), float(scaled(math.nan, 0.0))
     (0.0, 0.0, nan)
