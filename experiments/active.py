@@ -137,13 +137,19 @@ class Distances(NamedTuple):
 def _distances(config: Config, anchor: Anchor, source: Domain[Rows], labelled: Tensor, batch: Tensor) -> Distances:
     order = torch.randperm(len(source.test), generator=seeded("held out", config.seed))
     rows = {"labelled": labelled, "batch": batch, "held_out": source.test.x[order[: len(labelled)]]}
-    return Distances(**{
-        name: measure_shift(
-            anchor.x, x.float(), config.settings(), source_self=anchor.self_transport, floors=False,
-            generator=seeded("distance", name, config.seed),
-        )
-        for name, x in rows.items()
-    })  # fmt: skip
+    return Distances(
+        **{
+            name: measure_shift(
+                anchor.x,
+                x.float(),
+                config.settings(),
+                source_self=anchor.self_transport,
+                floors=False,
+                generator=seeded("distance", name, config.seed),
+            )
+            for name, x in rows.items()
+        }
+    )
 
 
 def _round(

@@ -26,7 +26,7 @@ from .engine.run import Context
 from .pairs.settings import SettingsConfig
 from .regression import forms as forms
 from .regression.forms import Array, Problem, log_log_slope
-from .regression.samples import diagnosed, monte_carlo_errors, refit_curves
+from .regression.samples import diagnose_fits, monte_carlo_errors, refit_curves
 
 SMALL, LARGE = (0.0, 0.1), (10.0, math.inf)
 """Shift sizes that count as small and as large, in standard deviations of an input."""
@@ -124,7 +124,7 @@ def finite_part(problem: Problem, config: Config) -> dict[str, Any]:
     for k, m in enumerate(config.sample_shifts):
         generator = Generator().manual_seed(1000 * (config.seed + 1) + k)
         sizes = {"n": config.n, "n_val": config.n_val, "n_test": config.n_test}
-        rows.append(diagnostic_row(m, diagnosed(problem, m, **sizes, settings=settings, generator=generator)))
+        rows.append(diagnostic_row(m, diagnose_fits(problem, m, **sizes, settings=settings, generator=generator)))
     return {
         "shifts": config.shifts,
         "refits": refits,

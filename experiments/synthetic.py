@@ -31,8 +31,8 @@ class Config(MeasureConfig):
     options: dict[str, float] = field(default_factory=dict)
     """Further fields of the world, such as {rotation: 30}."""
     labels: str = "travel"
-    """Moved points keep their labels (travel), or get new ones from the source's P(y|x) (invariant); a world that
-    offers no choice keeps P(y|x), and its config says invariant."""
+    """Moved points keep their labels (travel), or get new ones from the source's P(y|x) (invariant); of a world that
+    leaves no choice and keeps P(y|x), fixed."""
     n: int = 2000
     n_target: int = 2000
     severities: list[float] = field(default_factory=lambda: [0.0, 0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0])
@@ -53,7 +53,7 @@ class Config(MeasureConfig):
         if not self.models:
             object.__setattr__(self, "models", protocol(self.world))
         if "labels" not in fields_of(self.world):
-            object.__setattr__(self, "labels", "invariant")
+            object.__setattr__(self, "labels", "fixed")
         check_some("synthetic", severities=self.severities, seeds=self.seeds)
         for spec in self.models:
             check_some("synthetic", **{f"weight_decays of model {spec.name}": spec.weight_decays})

@@ -50,7 +50,7 @@ _NEEDS = {
 def scaled(scale: Any, distance: Any) -> Any:
     """``scale max(distance, 0)``, the form of every shift term.
 
-    NaN stays, and ``0 * inf = 0``: an unknown but finite factor of nothing is nothing.
+    NaN stays, and ``0 * inf = 0``: an unknown but finite factor of nothing is nothing. Columns give an array.
 
     >>> float(scaled(2.0, -1e-4)), float(scaled(0.0, math.inf)), float(scaled(math.nan, 0.0))
     (0.0, 0.0, nan)
@@ -157,37 +157,31 @@ class Diagnostic:
 
     def as_dict(self) -> dict[str, Any]:
         """One record of plain values: the paper's column names, every estimate behind them, settings and reasons."""
-        e = self.evidence
-        record: dict[str, Any] = {"risk_change": self.risk_change}
-        for form in FORMS:
-            record[f"bound_{form}"] = self.bound_core(form)
-            record[f"bound_full_{form}"] = self.bound_full(form)
-            record[f"tightness_{form}"] = self.tightness(form)
-            record[f"emp_shift_{form}"] = self.shift_penalty(form)
-        for name in ("gap_source", "gap_target", "model_change", "label_noise", "validation_error"):
-            record[name] = getattr(self, name)
-        record |= {"population_ot": self.population_ot, "population_mmd": self.population_mmd}
-        record["attribution"] = {form: self.attribution(form) for form in FORMS}
-        for name in ("output_distance", "sensitivity_source", "sensitivity_target", "rkhs_norm"):
-            estimate = getattr(e, name)
-            record[name] = None if estimate is None else estimate._asdict()
-        record["transport"] = e.shift.transport._asdict()
-        for name, floor in (("floor", e.shift.floor), ("target_floor", e.shift.target_floor)):
-            record[name] = None if floor is None else floor._asdict()
-        record["mmd"] = e.shift.mmd._asdict()
-        record["anchor"] = {
-            name: {**term._asdict(), "hoeffding": term.hoeffding._asdict(), "bernstein": term.bernstein._asdict()}
-            for name, term in e.anchor._asdict().items()
-            if name != "num_samples"
+        e, shift = self.evidence, self.evidence.shift
+        return {
+            "risk_change": self.risk_change,
+            **{f"bound_{form}": self.bound_core(form) for form in FORMS},
+            **{f"bound_full_{form}": self.bound_full(form) for form in FORMS},
+            **{f"tightness_{form}": self.tightness(form) for form in FORMS},
+            **{name: term for name, term in vars(self).items() if isinstance(term, float)},
+            "attribution": {form: self.attribution(form) for form in FORMS},
+            "output_distance": _plain(e.output_distance),
+            "sensitivity_source": _plain(e.sensitivity_source),
+            "sensitivity_target": _plain(e.sensitivity_target),
+            "rkhs_norm": _plain(e.rkhs_norm),
+            "transport": _plain(shift.transport),
+            "floor": _plain(shift.floor),
+            "target_floor": _plain(shift.target_floor),
+            "mmd": _plain(shift.mmd),
+            "anchor": _plain(e.anchor),
+            "risk_change_details": _plain(e.risk_change),
+            "lipschitz_loss": e.lipschitz,
+            "loss_bound": e.loss_bound,
+            "sizes": dict(e.sizes),
+            "budget": {**_plain(self.budget), "total": self.budget.total},
+            "settings": asdict(self.settings),
+            "reasons": dict(self.reasons),
         }
-        record["anchor"]["num_samples"] = e.anchor.num_samples
-        record["risk_change_details"] = None if e.risk_change is None else e.risk_change._asdict()
-        record["lipschitz_loss"], record["loss_bound"] = e.lipschitz, e.loss_bound
-        record["sizes"] = dict(e.sizes)
-        record["budget"] = {**self.budget._asdict(), "total": self.budget.total}
-        record["settings"] = asdict(self.settings)
-        record["reasons"] = dict(self.reasons)
-        return record
 
     def columns(self) -> dict[str, float]:
         """Every number of `as_dict` but the settings, by its path: words joined by ``_``, a last ``value`` left out.
@@ -195,8 +189,7 @@ class Diagnostic:
         So ``output_distance`` and ``output_distance_squared``, ``transport``, ``anchor_worst_label``,
         ``anchor_worst_label_bernstein_upper``. An estimate that is not available is NaN; a flag is 0 or 1.
         """
-        record = {key: value for key, value in self.as_dict().items() if key != "settings"}
-        return dict(_flat(record, ()))
+        return dict(_flat({**self.as_dict(), "settings": {}}, ()))
 
 
 def diagnose(
@@ -302,6 +295,11 @@ def _population_w1(e: Evidence, s: Settings, delta: float) -> float:
     """``eps_n + eps~_n~`` (``eq:w1-triangle``); the corollary prints the first summand only."""
     sizes = [e.sizes["source"]] + ([e.sizes["target"]] if s.remainders == "corrected" else [])
     return sum(w1_remainder(n, e.shift.dim, delta, s.w1_constant) for n in sizes)
+
+
+def _plain(value: Any) -> Any:
+    """An estimate as a dict of plain values."""
+    return {key: _plain(entry) for key, entry in value._asdict().items()} if hasattr(value, "_asdict") else value
 
 
 def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, float]]:

@@ -1,8 +1,9 @@
 """Every score once: TRACE-Proxy with its calibration, the gate scores, the bounds and their terms, the anchor scores.
 
 `SCORES` says of each what it reads, its formula, what tables call it, what it means and its units. A formula takes the
-numbers of a diagnostic, the ends of their intervals or columns of stored records alike (`trace.diagnostic`). One more
-entry is one more score of the gate, of its tables and of `trace-shift gate`.
+numbers of a diagnostic, the ends of their intervals or columns of stored records alike (`trace.diagnostic`):
+``SCORES["trace_w"].formula(diagnostic.columns())``. One more entry is one more score of the gate, of its tables and of
+`trace-shift gate`.
 
 TRACE-W and TRACE-MMD add a model change, in units of the logits, and a shift factor. Only the proxy rescales that
 factor (``app:proxy-and-cal``); the gate scores take it as it is (``app:gate-scores``), so they depend on the units of
@@ -19,7 +20,6 @@ from operator import itemgetter
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
-from .checks import check_positive
 from .diagnostic import FORMS, Form, Values, bound_core, bound_full, emp_shift, model_change, scaled
 
 SINKHORN_SLACK = 1e-3
@@ -169,36 +169,6 @@ GATE_SCORES = {name: score for name, score in SCORES.items() if score.meaning}
 def labels(*names: str, alone: bool = False) -> dict[str, str]:
     """What tables call some scores; ``alone`` where terms stand beside the sums that they belong to."""
     return {name: SCORES[name].label + (" alone" if alone else "") for name in names}
-
-
-def score(name: str, **parts: float) -> float:
-    """One of `SCORES` from plain numbers, checked.
-
-    Args:
-        parts: those of the score. A Sinkhorn divergence, ``transport``, may lie down to ``-SINKHORN_SLACK``; ``c_h`` is
-            that of `calibrate_c_h` for a proxy, and that of the settings for a bound.
-
-    Raises:
-        ValueError: for an unknown score, other parts than its own, a NaN, infinite or negative part (but for the
-            plug-in estimate, which has a sign), or a ``c_h`` that is not positive.
-
-    >>> score("trace_w", output_distance=1.0, sensitivity_target=2.0, transport=0.25)
-    1.5
-    >>> score("proxy_mmd", output_distance=1.0, sensitivity_target=2.0, mmd=0.5, c_h=3.0)
-    4.0
-    """
-    if name not in SCORES:
-        raise ValueError(f"score {name!r} is not known: use one of {', '.join(SCORES)}")
-    if set(parts) != set(SCORES[name].parts):
-        raise ValueError(f"{name} is made of {', '.join(SCORES[name].parts)}, got {', '.join(parts)}: pass these")
-    return float(SCORES[name].formula({part: _checked(value, part) for part, value in parts.items()}))
-
-
-def _checked(value: float, name: str) -> float:
-    if name == "c_h":
-        return check_positive(value, name)
-    slack = {"transport": SINKHORN_SLACK, "anchor_plug_in": math.inf}.get(name, 0.0)
-    return _nonnegative(value, name, slack=slack)
 
 
 class Candidate(NamedTuple):

@@ -37,32 +37,31 @@ Area = Callable[[Any, Any], Metric]
 
 
 def gate_frame(records: Sequence[Record]) -> DataFrame:
-    """All candidates of the `gate` records with their ``kind``; MSP in both signs.
-
-    The kind is plain, that of the control, or reference: a plain fine-tune that was run beside controls to compare
-    them with, where other records of the data set hold the fine-tunes that are gated.
+    """The candidates of the `gate` records, one row each, with their ``kind``: plain, reference, or a control's.
 
     Raises:
         UserError: where a data set and seed has two Qs, or two candidates of one name.
     """
     gate_settings(records)
-    kinds = [[kind(candidate) for candidate in record["config"]["candidates"]] for record in records]
-    gated = {r["config"]["data"] for r, own in zip(records, kinds, strict=True) if set(own) == {"plain"}}
-    parts = []
-    for record, own in zip(records, kinds, strict=True):
-        config, metrics = record["config"], record["metrics"]
-        if config["data"] in gated and set(own) != {"plain"}:
-            own = ["reference" if name == "plain" else name for name in own]
-        about = {"data": config["data"], "seed": config["seed"], "name": metrics["names"], "kind": own}
-        parts.append((about, metrics["columns"]))
-    frame = stack_pairs(parts)
-    both_signs = {f"msp_{domain}": -frame[f"negative_msp_{domain}"] for domain in ("source", "target")}
-    return frame.assign(abs_error_change=np.abs(frame["error_change"]), **both_signs)
+    frame = stack_pairs((_about(r["config"]), {k: [r["metrics"][k]] for k in _columns(r)}) for r in records)
+    return frame.assign(abs_error_change=np.abs(frame["error_change"]))
+
+
+def _about(config: dict[str, Any]) -> dict[str, Any]:
+    candidate = config["candidate"]
+    same = {name: config[name] for name in ("data", "seed", "c_h")}
+    return {**same, "name": candidate["name"], "kind": kind(candidate)}
+
+
+def _columns(record: Record) -> list[str]:
+    """The measured numbers, without what describes the data."""
+    return [name for name in record["metrics"] if name not in ("num_classes", "skipped")]
 
 
 def kind(candidate: dict[str, Any]) -> str:
     """What a gate candidate is."""
-    return next((name for key, name in CONTROLS.items() if candidate[key]), "plain")
+    control = next((name for key, name in CONTROLS.items() if candidate[key]), "plain")
+    return "reference" if candidate["reference"] else control
 
 
 def subsets(records: list[Record]) -> list[tuple[str, DataFrame]]:

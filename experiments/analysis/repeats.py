@@ -31,9 +31,9 @@ def _refuse(experiment: str, about: dict[str, Any], first: Record, second: Recor
     keys = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
     what = "; ".join(f"{name}: {first.get(name)} and {second.get(name)}" for name in keys) or "nothing"
     raise UserError(
-        f"{experiment} has two records of {named}, which differ in {what}. A table shows one setting: give each its "
-        f"own profile (run {experiment} config=cpu profile=NAME ..., then --profile NAME), and delete the other's "
-        f"lines from {experiment}.jsonl"
+        f"{experiment} has two records of {named}, which differ in {what}. A table shows one setting: give each a "
+        f"variant of its own (configs/{experiment}/NAME.yaml, then --profile NAME), and delete the other's lines from "
+        f"{experiment}.jsonl"
     )
 
 
@@ -44,9 +44,8 @@ def gate_settings(records: Iterable[Record]) -> None:
     for record in records:
         config = record["config"]
         about = {"data": config["data"], "seed": config["seed"]}
-        rest = {name: value for name, value in config.items() if name not in ("candidates", *MACHINE)}
+        rest = {name: value for name, value in config.items() if name not in ("candidate", *MACHINE)}
         shared[repr(sorted(rest.items()))] = about, rest
-        for name, candidate in zip(record["metrics"]["names"], config["candidates"], strict=True):
-            candidates.append(({**about, "candidate": name}, {**rest, **candidate}))
+        candidates.append(({**about, "candidate": config["candidate"]["name"]}, {**rest, **config["candidate"]}))
     one_setting("gate", shared.values())
     one_setting("gate", candidates)

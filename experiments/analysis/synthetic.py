@@ -18,8 +18,8 @@ from .paper import ExcerptRow
 SETTING = ["world", "model", "variant"]
 """What has a c_h of its own, which belongs to a pair of source and target (``app:proxy-and-cal``)."""
 
-INVARIANT = ("mixture_shift",)
-"""Worlds that leave no choice of labels: P(y|x) is the source's, though older records have the default ``travel``."""
+FIXED = "fixed"
+"""What a record says of the labels of a world that leaves no choice, and keeps P(y|x)."""
 
 
 def synthetic_frame(records: Iterable[Record]) -> DataFrame:
@@ -33,14 +33,14 @@ def synthetic_frame(records: Iterable[Record]) -> DataFrame:
 
 def about(config: dict[str, Any]) -> dict[str, Any]:
     """What a config says about all pairs of its run."""
-    same = {name: config[name] for name in ("world", "n", "n_target", "development", "shared_draw")}
-    plain = config["labels"] == "travel" and not config["options"]
+    same = {name: config[name] for name in ("world", "n", "n_target", "development", "shared_draw", "c_h")}
+    plain = config["labels"] in ("travel", FIXED) and not config["options"]
     return {**same, "variant": variant(config), "plain": plain}
 
 
 def variant(config: dict[str, Any]) -> str:
     """Where labels come from, and the world's options."""
-    labels = "invariant" if config["world"] in INVARIANT else config["labels"]
+    labels = "invariant" if config["labels"] == FIXED else config["labels"]
     options = [f"{key} {value:g}" for key, value in sorted(config["options"].items())]
     return ", ".join([f"labels {labels}", *options])
 

@@ -169,12 +169,18 @@ def _trained(
     groups = [slice(start, start + GROUP) for start in range(0, len(samples), GROUP)]
     parts = [
         fit(
-            first.select(range(len(first))[group]), x[group], y[group],
-            lr=lr[group], weight_decay=decay[group], epochs=epochs, batch_size=BATCH_SIZE,
-            generators=generators[group], progress=progress if group.start == 0 else None,
+            first.select(range(len(first))[group]),
+            x[group],
+            y[group],
+            lr=lr[group],
+            weight_decay=decay[group],
+            epochs=epochs,
+            batch_size=BATCH_SIZE,
+            generators=generators[group],
+            progress=progress if group.start == 0 else None,
         )
         for group in groups
-    ]  # fmt: skip
+    ]
     return Stack.joined(parts)
 
 

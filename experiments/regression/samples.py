@@ -125,7 +125,7 @@ def refit_curves(p: Problem, shifts: list[float], *, n: int, generator: Generato
     }
 
 
-def diagnosed(
+def diagnose_fits(
     p: Problem, m: float, *, n: int, n_val: int, n_test: int, settings: Settings, generator: Generator
 ) -> Diagnostic:
     """The full diagnostic of two fits with held-out splits and an anchor test sample, on squared error.

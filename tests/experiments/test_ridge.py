@@ -15,7 +15,7 @@ from experiments.engine.run import execute
 from experiments.engine.store import RunDirectory
 from experiments.regression import forms as ridge_forms
 from experiments.regression.forms import Problem
-from experiments.regression.samples import World, diagnosed, monte_carlo_errors, refit_curves
+from experiments.regression.samples import World, diagnose_fits, monte_carlo_errors, refit_curves
 from trace import Settings
 
 
@@ -157,7 +157,7 @@ def test_shared_draws_make_the_change_linear_below_the_sampling_error():
 
 def test_diagnosis_sees_the_world():
     p, m = Problem(1.0, 4, 0.0, 0.5), 3.0
-    found = diagnosed(
+    found = diagnose_fits(
         p, m, n=400, n_val=400, n_test=40_000, settings=Settings(distance="wasserstein1"),
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip

@@ -93,7 +93,12 @@ def score_interval(diagnostic: Diagnostic | Record, score: str, *, delta: float 
     missing = [name for name, p in found.items() if math.isnan(p.value)]
     endless = [name for name, p in found.items() if math.isinf(p.upper)]
     widest = (missing or endless or [min(uncertain, key=lambda name: at("upper", name) - at("lower", name))])[0]
-    blamed = found[widest]
+    blamed, said = found[widest], missing or endless
+    used = {kind: [p.size for p in found.values() if p.sample == kind] for kind in _SAMPLES}
+    sizes = {kind: min(rows) for kind, rows in used.items() if rows}
+    notes = [p.note for name, p in found.items() if p.note and name not in said]
+    if "target" in sizes:
+        notes.append("the target inputs count as independent of both models")
     return ScoreInterval(
         value,
         lower,
@@ -103,22 +108,11 @@ def score_interval(diagnostic: Diagnostic | Record, score: str, *, delta: float 
         blamed.least,
         open_below=any(p.open_below for p in found.values()),
         thinned=blamed.thinned,
-        sizes={kind: min(p.size for p in found.values() if p.sample == kind) for kind in _samples(found)},
+        sizes=sizes,
         on_training="anchor" in entry(record, "reasons") and not _HELD_OUT.isdisjoint(found),
-        reason="; ".join(f"{name}: {found[name].note}" for name in missing or endless),
-        notes=_notes(found, missing or endless),
+        reason="; ".join(f"{name}: {found[name].note}" for name in said),
+        notes=tuple(notes),
     )
-
-
-def _samples(found: Mapping[str, PartInterval]) -> list[SampleName]:
-    return sorted({p.sample for p in found.values()})
-
-
-def _notes(found: Mapping[str, PartInterval], already: list[str]) -> tuple[str, ...]:
-    notes = [p.note for name, p in found.items() if p.note and name not in already]
-    if "target" in _samples(found):
-        notes.append("the target inputs count as independent of both models")
-    return tuple(notes)
 
 
 def entry(record: Record, *path: str) -> Any:
@@ -136,19 +130,15 @@ def entry(record: Record, *path: str) -> Any:
 def number(record: Record, *path: str) -> float:
     """The same as a float; NaN for None."""
     found = entry(record, *path)
-    return math.nan if found is None else _real(found, path)
+    if isinstance(found, bool) or not isinstance(found, int | float | None):
+        raise ValueError(f"the diagnostic's record has {'.'.join(path)} = {found!r}, no number: make it again")
+    return math.nan if found is None else float(found)
 
 
 def count(record: Record, *path: str) -> int:
     """The same as a whole number; 0 for None."""
     found = number(record, *path)
     return 0 if math.isnan(found) else int(found)
-
-
-def _real(found: Any, path: tuple[str, ...]) -> float:
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ValueError(f"the diagnostic's record has {'.'.join(path)} = {found!r}, no number: make it again")
-    return float(found)
 
 
 def anchor_mean(term: str) -> Callable[[Record, float], PartInterval]:
@@ -252,7 +242,8 @@ def transport(record: Record, delta: float) -> PartInterval:
         note = f"no interval: the {record['settings']['distance']} distance has no standard error here"
         return PartInterval(value, 0.0, math.inf, sample, n, note)
     radius = _normal_quantile(delta) * error
-    upper = value + radius + _or(number(found, "value_error"), math.inf)
+    left_over = number(found, "value_error")
+    upper = value + radius + (math.inf if math.isnan(left_over) else left_over)
     floors = [entry(record, name) for name in ("floor", "target_floor")]
     if any(floor is None for floor in floors):
         notes.append("no lower end of the transport distance without its floors: they need a generator and 4 rows each")
@@ -312,10 +303,6 @@ def _asymptotic(what: str) -> str:
 
 def _normal_quantile(delta: float) -> float:
     return NormalDist().inv_cdf(1 - delta / 2)
-
-
-def _or(value: float, default: float) -> float:
-    return default if math.isnan(value) else value
 
 
 _PARTS: dict[str, Callable[[Record, float], PartInterval]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -89,7 +89,7 @@ def prepare(
 
         def views(**parts: Part | None) -> dict[str, View]:
             return {
-                name: View(part.sample, update, **_known(part, models, update, layer, q, like=target))
+                name: View(part.sample, update, **_known(part, models, run[0], layer, q, like=target))
                 for name, part in parts.items()
                 if part is not None
             }
@@ -137,21 +137,18 @@ def _of_length(u: Tensor, q: Question) -> Tensor:
 
 
 def _known(
-    part: Part, models: tuple[AnyModel, AnyModel], update: Update, layer: nn.Module | None, q: Question, *, like: Part
+    part: Part, models: tuple[AnyModel, AnyModel], old: nn.Module, layer: nn.Module | None, q: Question, *, like: Part
 ) -> dict[str, Tensor]:
     """What was saved of a part; features at a submodule come from the same pass as the old model's outputs."""
     known = {
-        name: _saved(part, key, f"no {option}", like=like)
-        for model, name, key, option in zip(
-            models, ("outputs", "new_outputs"), ("logits", "new_logits"), update.names, strict=True
-        )
+        name: _saved(part, key, f"no {model.option}", like=like)
+        for model, name, key in zip(models, ("outputs", "new_outputs"), ("logits", "new_logits"), strict=True)
         if isinstance(model, SavedOutputs)
     }
     if q.features == "saved":
         known["features"] = _of_length(_saved(part, "features", "--features saved"), q)
     elif layer is not None:
-        size, old = q.settings.batch_size, cast(nn.Module, update.models[0])
-        u, known["outputs"] = extract_with_outputs(old, layer, part.sample.x, batch_size=size)
+        u, known["outputs"] = extract_with_outputs(old, layer, part.sample.x, batch_size=q.settings.batch_size)
         known["features"] = _of_length(u, q)
     return known
 

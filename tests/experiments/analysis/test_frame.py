@@ -7,7 +7,7 @@ from experiments.analysis.frame import calibration, proxies, with_proxies
 from experiments.analysis.isolation import isolation_frame
 from experiments.analysis.synthetic import SETTING, evaluated_pairs, synthetic_frame
 from tests.experiments.analysis.synthetic_records import both, grid, isolation, record
-from trace.scores import SCORES, score
+from trace.scores import SCORES
 
 
 def different(frame, *names):
@@ -78,11 +78,9 @@ def test_scores_are_those_of_the_library(transport):
     for _, row in frame.assign(**proxies(frame, {"distance": 0.7, "mmd": 0.4})).iterrows():
         assert row["transport"] == transport
         for name in ("trace_w", "trace_mmd", "bound_ot", "bound_full_mmd", "bound_hybrid", "model_change", "distance"):
-            parts = {part: row[part] for part in SCORES[name].parts}
-            assert row[name] == pytest.approx(score(name, **parts))
-        change = {"output_distance": row["output_distance"], "sensitivity_target": row["sensitivity_target"]}
-        assert row["proxy_ot"] == pytest.approx(score("proxy_ot", **change, transport=transport, c_h=0.7))
-        assert row["proxy_mmd"] == pytest.approx(score("proxy_mmd", **change, mmd=row["mmd"], c_h=0.4))
+            assert row[name] == pytest.approx(SCORES[name].formula(row))
+        for name, scale in (("proxy_ot", 0.7), ("proxy_mmd", 0.4)):
+            assert row[name] == pytest.approx(SCORES[name].formula({**row, "c_h": scale}))
 
 
 def test_an_evaluated_candidate_cannot_calibrate():

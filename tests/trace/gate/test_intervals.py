@@ -33,8 +33,16 @@ def seeded(seed):
 @pytest.fixture(scope="module")
 def diagnostics():
     def one(g):
-        return diagnose(OLD, NEW, draw(200, g), draw(150, g, SHIFT), source_val=draw(150, g),
-                        target_val=draw(150, g, SHIFT), settings=SETTINGS, generator=g)  # fmt: skip
+        return diagnose(
+            OLD,
+            NEW,
+            draw(200, g),
+            draw(150, g, SHIFT),
+            source_val=draw(150, g),
+            target_val=draw(150, g, SHIFT),
+            settings=SETTINGS,
+            generator=g,
+        )
 
     return [one(seeded(seed)) for seed in range(DRAWS)]
 
@@ -122,10 +130,13 @@ def test_distances_cover_the_truth_with_and_without_shift(gap, scale, dim):
         y = shift + scale * torch.randn(60, dim, generator=g, dtype=torch.float64)
         found = measure_shift(x, y, SETTINGS, generator=g)
         record = {
-            "transport": found.transport._asdict(), "floor": found.floor._asdict(),
-            "target_floor": found.target_floor._asdict(), "mmd": found.mmd._asdict(),
-            "sizes": {"source": 80, "target": 60}, "settings": {"mmd_samples": 20_000},
-        }  # fmt: skip
+            "transport": found.transport._asdict(),
+            "floor": found.floor._asdict(),
+            "target_floor": found.target_floor._asdict(),
+            "mmd": found.mmd._asdict(),
+            "sizes": {"source": 80, "target": 60},
+            "settings": {"mmd_samples": 20_000},
+        }
         truth, mmd_truth = gaussian_divergence(gap, scale, dim, 0.5), gaussian_mmd(gap, scale, dim, 1.5)
         part, mmd_part = transport(record, 0.1), mmd(record, 0.1)
         inside.append(part.lower <= truth <= part.upper)
@@ -206,8 +217,14 @@ def test_what_is_unknown_is_said():
 def test_unbounded_losses_and_the_exact_distance_have_no_interval():
     g = seeded(0)
     source, target = (Sample(x, x.sum(dim=1)) for x in (draw(60, g).x, draw(50, g, SHIFT).x))
-    d = diagnose(lambda x: x @ W_OLD[:, None], lambda x: x @ W_NEW[:, None], source, target, loss=SquaredError(),
-                 settings=Settings(distance="wasserstein1", q=0.5))  # fmt: skip
+    d = diagnose(
+        lambda x: x @ W_OLD[:, None],
+        lambda x: x @ W_NEW[:, None],
+        source,
+        target,
+        loss=SquaredError(),
+        settings=Settings(distance="wasserstein1", q=0.5),
+    )
     for score, reason in (
         ("output_distance", "the outputs have no finite range"),
         ("anchor_plug_in", "the values have no finite range"),

@@ -30,8 +30,16 @@ def draw(n, g, shift=0.0):
 
 
 def diagnosed(g, **settings):
-    return diagnose(old, new, draw(300, g), draw(200, g, 0.7), source_val=draw(300, g), target_val=draw(200, g, 0.7),
-                    settings=Settings(q=0.9, **settings), generator=g)  # fmt: skip
+    return diagnose(
+        old,
+        new,
+        draw(300, g),
+        draw(200, g, 0.7),
+        source_val=draw(300, g),
+        target_val=draw(200, g, 0.7),
+        settings=Settings(q=0.9, **settings),
+        generator=g,
+    )
 
 
 def test_only_rows_that_entered_the_mmd_count(generator):
