@@ -44,7 +44,9 @@ def active_frame(records: Iterable[Record]) -> DataFrame:
     names = ("data", "policy", "seed", "development")
     runs = [({name: r["config"][name] for name in names}, r["config"], r["metrics"]["columns"]) for r in records]
     one_setting("active", ((about, config) for about, config, _ in runs))
-    frame = with_proxies(stack_pairs((about, columns) for about, _, columns in runs), ["data", "policy"])
+    frame = with_proxies(
+        stack_pairs(({**about, "c_h": c["c_h"]}, columns) for about, c, columns in runs), ["data", "policy"]
+    )
     return frame.assign(
         points=100 * np.abs(frame["error_change"]),
         signed_points=100 * frame["error_change"],

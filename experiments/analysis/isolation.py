@@ -15,7 +15,7 @@ def isolation_frame(records: Iterable[Record]) -> DataFrame:
     """All pairs of the `isolation` records; ``knob`` is the value of what ``vary`` names."""
     frame = stack_pairs(
         (
-            {**{name: r["config"][name] for name in ("world", "vary", "n")}, **r["metrics"]["remainders"]},
+            {**{name: r["config"][name] for name in ("world", "vary", "n", "c_h")}, **r["metrics"]["remainders"]},
             r["metrics"]["columns"],
         )
         for r in records
