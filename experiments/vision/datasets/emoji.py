@@ -147,21 +147,33 @@ Drawing = Path | str
 """A file, or the text of an SVG."""
 
 FLUENT = Package(
-    "@lobehub/fluent-emoji-3d", "1.1.0",
-    "c1bb7eee7de090205a232518a9ab4adb3df458bfbe8a1f78232991194c8b2e58", "MIT", "Microsoft, packaged by LobeHub",
-)  # fmt: skip
+    "@lobehub/fluent-emoji-3d",
+    "1.1.0",
+    "c1bb7eee7de090205a232518a9ab4adb3df458bfbe8a1f78232991194c8b2e58",
+    "MIT",
+    "Microsoft, packaged by LobeHub",
+)
 NOTO = Package(
-    "@iconify-json/noto", "1.2.9",
-    "3e918d88fc945c0bb3d468dbace6f88caef67f01c9f0e7bcae0915a042e8f1ad", "Apache-2.0", "Google, packaged by Iconify",
-)  # fmt: skip
+    "@iconify-json/noto",
+    "1.2.9",
+    "3e918d88fc945c0bb3d468dbace6f88caef67f01c9f0e7bcae0915a042e8f1ad",
+    "Apache-2.0",
+    "Google, packaged by Iconify",
+)
 OPENMOJI = Package(
-    "openmoji", "17.0.0",
-    "55ee7d13485dec86e9f38c1f3a645a13382d33ff97c0cd845ee824b0aef45e68", "CC-BY-SA-4.0", "OpenMoji",
-)  # fmt: skip
+    "openmoji",
+    "17.0.0",
+    "55ee7d13485dec86e9f38c1f3a645a13382d33ff97c0cd845ee824b0aef45e68",
+    "CC-BY-SA-4.0",
+    "OpenMoji",
+)
 TWEMOJI = Package(
-    "@iconify-json/twemoji", "1.2.5",
-    "19046dff7d8707ce96212ec86468b36ac5f8e60409629dd13f809265c6d0ebb7", "CC-BY-4.0", "Twitter, packaged by Iconify",
-)  # fmt: skip
+    "@iconify-json/twemoji",
+    "1.2.5",
+    "19046dff7d8707ce96212ec86468b36ac5f8e60409629dd13f809265c6d0ebb7",
+    "CC-BY-4.0",
+    "Twitter, packaged by Iconify",
+)
 
 
 class Artist(NamedTuple):
