@@ -120,10 +120,17 @@ def gradients(size: dict[str, int]) -> Iterator[BenchmarkCase]:
         torch.manual_seed(0)
         mlp = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 20))
         convnet = nn.Sequential(
-            nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 20),
-        )  # fmt: skip
+            nn.Conv2d(3, 32, 3, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 32, 3, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(32, 20),
+        )
     for name, model, shape in (("MLP", mlp, (n, 512)), ("convnet", convnet, (max(8, n // 8), 3, 32, 32))):
         contenders = partial(_gradient_contenders, model.eval().requires_grad_(False), shape)
         targets = (Target("vmap(grad)", "time", at_least=15),)

@@ -66,22 +66,19 @@ def comparison(runs: Path, against: Path | None) -> Table:
         if not found:
             continue
         recorded = {r["run_id"]: r for r in _committed(folder.name, against)}
-        agreements = {name: agreement(recorded[name]["metrics"], found[name]["metrics"])
-                      for name in found if name in recorded}  # fmt: skip
+        shared = found.keys() & recorded.keys()
+        agreements = {name: agreement(recorded[name]["metrics"], found[name]["metrics"]) for name in shared}
         counts = Counter(a.kind for a in agreements.values())
         worst = max(agreements.values(), key=lambda a: a.difference, default=Agreement("exact", 0.0, ""))
-        rows.append([
-            folder.name, str(len(found)), str(counts["exact"]), str(counts["close"]), str(counts["differs"]),
-            str(len(found) - len(agreements)), str(len(set(recorded) - set(found))),
-            f"{worst.difference:.0e} in {worst.where}" if worst.difference else "none",
-        ])  # fmt: skip
+        numbers = [len(found), *(counts[kind] for kind in ("exact", "close", "differs")), len(found) - len(shared)]
+        largest = f"{worst.difference:.0e} in {worst.where}" if worst.difference else "none"
+        rows.append([folder.name, *map(str, [*numbers, len(recorded.keys() - shared)]), largest])
     caption = (
         f"Runs computed here beside the committed records: equal in every stored digit, within {TOLERANCE:g} of each "
         "column's largest entry, or not."
     )
-    header = ["experiment", "computed", "exact", "within tolerance", "differ", "not recorded", "not computed",
-              "largest difference"]  # fmt: skip
-    return Table(caption, header, rows)
+    kinds = ["computed", "exact", "within tolerance", "differ", "not recorded", "not computed"]
+    return Table(caption, ["experiment", *kinds, "largest difference"], rows)
 
 
 def _committed(experiment: str, against: Path | None) -> list[Record]:

@@ -37,8 +37,13 @@ def main(arguments: argparse.Namespace) -> None:
     mode: Literal["online", "offline"] = "online" if wandb.login(prompt=False) else "offline"
     settings = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True)
     with wandb.init(
-        project="trace", group="publish", id=f"results-{home.name}", dir=str(home), mode=mode, resume="allow",
+        project="trace",
+        group="publish",
+        id=f"results-{home.name}",
+        dir=str(home),
+        mode=mode,
+        resume="allow",
         settings=settings,
-    ) as run:  # fmt: skip
+    ) as run:
         run.log_artifact(artifact)
     print(f"{len(artifact.manifest.entries)} files as artifact 'results' ({mode})")

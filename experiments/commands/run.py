@@ -117,8 +117,8 @@ def _preview(grid: list[Run], todo: list[Run], plan: LaunchPlan, runs: Path) -> 
     if plan.script:
         yield plan.script
     points = [dict(_leaves(run.values)) for run in grid]
-    differing = [key for key in dict.fromkeys(key for point in points for key in point)
-                 if len({json.dumps(point.get(key)) for point in points}) > 1]  # fmt: skip
+    keys = dict.fromkeys(key for point in points for key in point)
+    differing = [key for key in keys if len({json.dumps(point.get(key)) for point in points}) > 1]
     for run, point in zip(grid, points, strict=True):
         state = RunDirectory.of(run, runs).state()
         yield " ".join([run.run_id, f"{state:7}", *(f"{key}={point[key]}" for key in differing if key in point)])

@@ -33,8 +33,8 @@ def main(arguments: argparse.Namespace) -> None:
     else:
         grids = (pair for folder in experiments_in(arguments.runs) for pair in grids_of(folder))
         lines = [describe(name, directories) for name, directories in grids]
-    print("\n".join(lines) or f"no runs in {arguments.runs}: `python -m experiments run EXPERIMENT` computes some, "
-          "`python -m experiments list` names the experiments")  # fmt: skip
+    none = f"no runs in {arguments.runs}: `python -m experiments run EXPERIMENT` computes some, `list` names them"
+    print("\n".join(lines) or none)
 
 
 def grids_of(folder: Path, configs: Path = CONFIGS) -> Iterator[tuple[str, list[RunDirectory]]]:

@@ -38,10 +38,19 @@ def help_page(experiment: str, configs: Path = CONFIGS) -> str:
     folder = configs / experiment.split(".")[-1]
     variants = ", ".join(sorted(path.stem for path in folder.glob("*.yaml"))) or "none: the defaults alone"
     path = experiment if "." in experiment else f"experiments.{experiment}"
-    return "\n".join([
-        _USAGE.format(path=path), "", inspect.getdoc(module) or "", "", "keys:", *keys, "", f"config: {variants}",
-        "options: python -m experiments run --help",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            _USAGE.format(path=path),
+            "",
+            inspect.getdoc(module) or "",
+            "",
+            "keys:",
+            *keys,
+            "",
+            f"config: {variants}",
+            "options: python -m experiments run --help",
+        ]
+    )
 
 
 def field_meanings(schema: type) -> dict[str, str]:

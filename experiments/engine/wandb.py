@@ -60,12 +60,19 @@ class Tracker:
 
         def begin(chosen: Literal["online", "offline"]) -> Any:
             return wandb.init(
-                project="trace", group=run.experiment, id=run.run_id, name=run.run_id, config=run.values,
-                dir=str(folder), mode=chosen, resume="allow", reinit="create_new",
+                project="trace",
+                group=run.experiment,
+                id=run.run_id,
+                name=run.run_id,
+                config=run.values,
+                dir=str(folder),
+                mode=chosen,
+                resume="allow",
+                reinit="create_new",
                 settings=wandb.Settings(
                     silent=True, console="off", disable_git=True, disable_code=True, init_timeout=INIT_SECONDS
                 ),
-            )  # fmt: skip
+            )
 
         try:
             self.wandb_run = begin("online") if mode == "auto" and wandb.login(prompt=False) else None
