@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from trace.worlds import ShiftWorld, fields_of, world
+from trace import worlds
+from trace.worlds import ShiftWorld, world
 
 from .engine.errors import UserError
 from .engine.run import Context
@@ -52,7 +53,7 @@ class Config(MeasureConfig):
     def __post_init__(self) -> None:
         if not self.models:
             object.__setattr__(self, "models", protocol(self.world))
-        if "labels" not in fields_of(self.world):
+        if self.world in worlds.names() and "labels" not in worlds.fields_of(self.world):
             object.__setattr__(self, "labels", "fixed")
         check_some("synthetic", severities=self.severities, seeds=self.seeds)
         for spec in self.models:
@@ -70,9 +71,9 @@ def check(config: Config) -> None:
 
 def run(config: Config, context: Context) -> dict[str, Any]:
     seeds = [config.seed + seed for seed in config.seeds]
-    worlds = {severity: _world(config, severity) for severity in config.severities}
+    made = {severity: _world(config, severity) for severity in config.severities}
     cell = Cell.draw(
-        worlds,
+        made,
         seeds,
         sizes=(config.n, config.n_target),
         test_size=config.test_size,
@@ -99,7 +100,7 @@ def _measured(spec: ModelSpec, cell: Cell, config: Config, context: Context) -> 
 
 def _world(config: Config, severity: float) -> ShiftWorld:
     fields: dict[str, Any] = {**config.options, "severity": severity}
-    if "labels" in fields_of(config.world):
+    if "labels" in worlds.fields_of(config.world):
         fields["labels"] = config.labels
     return world(config.world, **fields)
 

@@ -70,6 +70,6 @@ def isolation(world="blobs_shift", vary="lr", *, points=((0.5, 1e-4), (0.5, 1e-3
     found = columns(rows, {})
     for name, value in by_lr.items():
         found[name] = [value(row[3] if vary == "lr" else row[0], row[2]) for row in rows]
-    config = {"world": world, "vary": vary, "n": 2000}
+    config = {"world": world, "vary": vary, "n": 2000, "c_h": 1.0}
     return {"run_id": world + vary, "profile": "cpu", "config": config,
             "metrics": {"columns": found, "remainders": REMAINDERS}}  # fmt: skip

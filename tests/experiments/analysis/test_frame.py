@@ -37,7 +37,7 @@ def test_variants_say_what_differs():
 
 
 def test_a_world_without_a_choice_of_labels_keeps_them_invariant():
-    """Nothing moves in mixture_shift: its P(y|x) is the source's, though its config has the default `travel`."""
+    """Nothing moves in mixture_shift: its P(y|x) is the source's, and its config says so."""
     frame = synthetic_frame([record("mixture_shift"), record("a world whose file is gone")])
     assert different(frame, "variant", "plain") == [("labels invariant", True), ("labels travel", True)]
 

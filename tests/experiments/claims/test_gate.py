@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.claims.ledger import all_claims
-from tests.experiments.tables.test_gate import record
+from tests.experiments.tables.test_gate import updates, updates_of
 
 CLAIM = {claim.name: claim for claim in all_claims("gate")}
 FIXED = {"transport": 0.1, "mmd_squared": 0.1, "sensitivity_target": 1.0, "rkhs_norm": 1.0}
@@ -24,11 +24,17 @@ def backwards(h, k):
 
 
 def rows(seeds=range(6), **changes):
-    return [record(seed, **{**FIXED, "output_distance": harm, **changes}) for seed in seeds]
+    changed = {**FIXED, "output_distance": harm, **changes}
+    return [record for seed in seeds for record in updates_of(seed, **changed)]
 
 
-BLIND = [record(seed, made={"rehearsal": 1.0, "relabelled": [1]}, **FIXED, output_distance=0.0,
-                error_change=lambda h, k: 0.5 + h) for seed in range(6)]  # fmt: skip
+BLIND = updates(
+    6,
+    made={"rehearsal": 1.0, "relabelled": [1]},
+    **FIXED,
+    output_distance=0.0,
+    error_change=lambda h, k: 0.5 + h,
+)
 
 CASES = [
     ("gate_rank_correlation", {}, "reproduced"),
@@ -78,7 +84,7 @@ def test_reliability_is_judged_with_controls_too():
     assert "Harm that the target does not show stands at 77% of all updates by harm and at" in finding.why
     assert judge({"gate": rows(output_distance=backwards)}).verdict == "not reproduced"
     assert judge({"gate": rows(error_change=0.0)}).verdict == "not run here"
-    helped = [record(seed, made={"distill": 1.0}, **FIXED, output_distance=harm) for seed in range(6)]
+    helped = updates(6, made={"distill": 1.0}, **FIXED, output_distance=harm)
     assert judge({"gate": rows() + helped}).verdict == "reproduced"
 
 
@@ -91,6 +97,6 @@ def test_the_best_score_is_named_with_its_lead():
 
 
 def test_domainnet_records_are_judged_by_the_same_rule():
-    found = [record(seed, data="domainnet", **FIXED, output_distance=harm) for seed in range(4)]
+    found = updates(4, data="domainnet", **FIXED, output_distance=harm)
     assert CLAIM["gate_rank_correlation_on_domainnet"].judge({"gate": found}).verdict == "reproduced"
     assert CLAIM["gate_rank_correlation_on_emoji"].judge({"gate": found}).verdict == "not run here"

@@ -67,7 +67,7 @@ def test_the_row_of_domainnet_points_to_the_next_one():
 def test_one_ledger_holds_domainnet_of_profile_paper_and_the_stand_in_of_profile_cpu(profile, tmp_path):
     made = {
         "active": test_tables_active.records(seeds=range(4)),
-        "gate": [test_tables_gate.record(seed, error_change=lambda h, k: h) for seed in range(4)],
+        "gate": test_tables_gate.updates(4, error_change=lambda h, k: h),
     }
     for name, own in made.items():
         paper = [{**r, "run_id": f"paper {i}", "profile": "paper", "config": {**r["config"], "data": "domainnet"}}

@@ -103,7 +103,9 @@ def test_a_panel_of_less_than_two_decades_has_several_ticks():
 
 def test_every_data_set_of_the_gate_is_drawn():
     updates = [
-        test_tables_gate.record(seed, control=seed > 1, data=data) for data in ("emoji", "own") for seed in range(4)
+        record
+        for data in ("emoji", "own")
+        for record in test_tables_gate.updates(4, control=lambda seed: seed > 1, data=data)
     ]
     assert [ax.get_title(loc="left") for ax in figures_gate.scores(updates).axes[::6]] == ["emoji", "own"]
     forest = figures_gate.forest(updates)
@@ -164,7 +166,7 @@ def test_committed_figures_are_those_of_the_committed_records(name, tmp_path):
 def test_case_studies_are_drawn_from_their_records():
     rounds = figures_active.rounds(test_tables_active.records())
     assert [len(ax.lines) for ax in rounds.axes[:3]] == [4, 4, 3]  # distances have the held-out source beside them
-    updates = [test_tables_gate.record(seed, control=seed > 1) for seed in range(4)]
+    updates = test_tables_gate.updates(4, control=lambda seed: seed > 1)
     assert len(figures_gate.scores(updates).axes) == 6
     assert "harm above 0.13" in figures_gate.curves(updates).axes[0].get_title()
     labels = [tick.get_text() for tick in figures_gate.forest(updates).axes[0].get_yticklabels()]

@@ -14,7 +14,7 @@ def record(policy="w1min", seed=0, *, development=False, data="emoji", **changes
               "batch_mmd_squared": 0.01, "held_out_transport": 0.05, "held_out_mmd_squared": 0.0, "floor": 0.02,
               "error_change": 0.02, **changes}  # fmt: skip
     columns = {name: [v(n / 100, seed % 10) if callable(v) else v for n in labeled] for name, v in values.items()}
-    config = {"policy": policy, "seed": seed, "development": development, "data": data}
+    config = {"policy": policy, "seed": seed, "development": development, "data": data, "c_h": 1.0}
     return {
         "run_id": f"{policy}{seed}",
         "profile": "cpu",
@@ -88,5 +88,5 @@ def test_two_settings_of_one_run_are_refused():
     swept = [record(seed=0), record(seed=0)]
     for page, lr in zip(swept, (0.003, 0.01), strict=True):
         page["config"]["lr"] = lr
-    with pytest.raises(UserError, match=r"policy w1min, seed 0.* differ in lr: 0.003 and 0.01\..*profile=NAME"):
+    with pytest.raises(UserError, match=r"policy w1min, seed 0.* differ in lr: 0.003 and 0.01\..*configs/active/NAME"):
         terms(swept)

@@ -12,11 +12,14 @@ EXTRA = ("disagreement_target", "negative_msp_source", "negative_msp_target", "e
          "doc", "cot", "mano", "target_error")  # fmt: skip
 
 
-PLAIN = {"rehearsal": 0.0, "distill": 0.0, "constant": 0.0, "relabelled": []}
+PLAIN = {"rehearsal": 0.0, "distill": 0.0, "constant": 0.0, "relabelled": [], "reference": False}
 
 
-def record(seed, *, control=False, made=None, data="emoji", **changes):
-    """One seed; scores are functions of the harm that a candidate does. ``made`` are the keys of a kind of control."""
+def updates_of(seed, *, control=False, made=None, data="emoji", **changes):
+    """The records of one seed; scores are functions of the harm that a candidate does.
+
+    ``made`` are the keys of a kind of control.
+    """
     values = {
         **COLUMNS,
         **REMAINDERS,
@@ -24,11 +27,32 @@ def record(seed, *, control=False, made=None, data="emoji", **changes):
         "error_change": lambda h, k: h,
         **changes,
     }
-    columns = {name: [v(h, seed) if callable(v) else v for h in HARM] for name, v in values.items()}
     made = made or ({"rehearsal": 0.5} if control else {})
-    config = {"data": data, "seed": seed, "candidates": [{**PLAIN, **made} for _ in HARM]}
-    names = [f"{'-'.join(made) or 'plain'}-{i}" for i in range(len(HARM))]
-    return {"run_id": str(seed), "profile": "cpu", "config": config, "metrics": {"columns": columns, "names": names}}
+    return [
+        {
+            "run_id": f"{data} {seed} {'-'.join(made) or 'plain'} {i}",
+            "experiment": "gate",
+            "profile": "cpu",
+            "config": {
+                "data": data,
+                "seed": seed,
+                "c_h": 1.0,
+                "candidate": {**PLAIN, **made, "name": f"{'-'.join(made) or 'plain'}-{i}"},
+            },
+            "metrics": {
+                **{name: v(h, seed) if callable(v) else v for name, v in values.items()},
+                "num_classes": 20,
+                "skipped": {},
+            },
+        }
+        for i, h in enumerate(HARM)
+    ]
+
+
+def updates(seeds, **options):
+    """Of several seeds; an option may be a function of the seed if it is named ``control``."""
+    control = options.pop("control", lambda seed: False)
+    return [record for seed in range(seeds) for record in updates_of(seed, control=control(seed), **options)]
 
 
 def cell(table, column, **values):
@@ -38,7 +62,7 @@ def cell(table, column, **values):
 
 
 def test_a_perfect_and_a_backward_score():
-    table = gate_tau_main([record(seed, cot=lambda h, k: -h) for seed in range(4)])
+    table = gate_tau_main(updates(4, cot=lambda h, k: -h))
     assert cell(table, "rho, signed", score="anchor disagreement").startswith("1.00 [")
     assert cell(table, "rho, signed", score="COT").startswith("-1.00 [")
     assert cell(table, "AUROC at 0.13", score="COT") == "0.00 [0.00, 0.00]"
@@ -47,34 +71,34 @@ def test_a_perfect_and_a_backward_score():
 
 
 def test_signed_and_absolute_differ_where_updates_help():
-    helped = [record(seed, error_change=lambda h, k: h - 0.15) for seed in range(4)]
+    helped = updates(4, error_change=lambda h, k: h - 0.15)
     table = gate_tau_main(helped)
     assert cell(table, "rho, signed", score="anchor disagreement").startswith("1.00")
     assert not cell(table, "rho, absolute", score="anchor disagreement").startswith("1.00")
 
 
 def test_thresholds_count_harm_and_say_where_there_is_none():
-    table = gate_tau([record(seed) for seed in range(4)])
+    table = gate_tau(updates(4))
     assert len(table.rows) == len(THRESHOLDS) * len(SCORES)
     assert cell(table, "harmful", tau="0.10", score="TRACE-W") == "43%"
     assert cell(table, "paper", tau="0.13", score="-MSP on source") == "0.980 / 0.986"
-    calm = gate_tau([record(seed, error_change=lambda h, k: 0.001 * h) for seed in range(4)])
+    calm = gate_tau(updates(4, error_change=lambda h, k: 0.001 * h))
     assert "one class only" in cell(calm, "AUROC", tau="0.10", score="TRACE-W")
 
 
 def test_msp_stands_in_both_signs():
-    updates = [record(seed, negative_msp_source=lambda h, k: -h) for seed in range(4)]
-    table = gate_tau_main(updates)
+    found = updates(4, negative_msp_source=lambda h, k: -h)
+    table = gate_tau_main(found)
     assert cell(table, "rho, signed", score="-MSP on source").startswith("-1.00")
     assert cell(table, "rho, signed", score="+MSP on source").startswith("1.00")
-    areas = [cell(gate_tau(updates), "AUROC", tau="0.13", score=f"{sign}MSP on source") for sign in "-+"]
+    areas = [cell(gate_tau(found), "AUROC", tau="0.13", score=f"{sign}MSP on source") for sign in "-+"]
     assert areas == ["0.00 [0.00, 0.00]", "1.00 [1.00, 1.00]"]
     assert cell(table, "rho, signed", score="+MSP on target").startswith("-1.00")
 
 
 def test_a_better_and_an_equal_score_are_told_apart():
     noisy = {"output_distance": lambda h, k: h * (1 if k % 2 else -1), "transport": 0.0, "mmd_squared": 0.0}
-    table = gate_paired([record(seed, **noisy) for seed in range(6)])
+    table = gate_paired(updates(6, **noisy))
     better = {"candidates": "emoji, fine-tunes", "against": "TRACE-W", "score": "anchor disagreement"}
     assert "rho" in cell(table, "resolvable", **better)
     assert cell(table, "rho", **better).startswith("+")
@@ -86,8 +110,7 @@ def test_a_better_and_an_equal_score_are_told_apart():
 
 
 def test_a_difference_is_that_of_the_two_metrics():
-    _, frame = subsets([record(seed, cot=lambda h, k: -h, output_distance=lambda h, k: h, transport=0.0)
-                        for seed in range(4)])[0]  # fmt: skip
+    _, frame = subsets(updates(4, cot=lambda h, k: -h, output_distance=lambda h, k: h, transport=0.0))[0]  # fmt: skip
     found = lead(frame, "cot", "output_distance")
     assert found.estimate == pytest.approx(-2.0, abs=1e-9)
     assert resolvable(found)
@@ -95,12 +118,12 @@ def test_a_difference_is_that_of_the_two_metrics():
 
 
 def test_thresholds_without_both_kinds_are_not_compared():
-    calm = gate_paired([record(seed, error_change=lambda h, k: 0.2 * h) for seed in range(4)])
+    calm = gate_paired(updates(4, error_change=lambda h, k: 0.2 * h))
     assert {row[calm.header.index("AUROC at 0.23")] for row in calm.rows} == {"one kind only"}
 
 
 def test_an_alarm_is_a_place_among_the_updates_of_a_seed():
-    _, frame = subsets([record(seed, cot=lambda h, k: h + 10 * k) for seed in range(2)])[0]
+    _, frame = subsets(updates(2, cot=lambda h, k: h + 10 * k))[0]
     assert alarm(frame, "cot").tolist() == pytest.approx([i / 6 for i in range(7)] * 2)
     tied = alarm(frame.assign(cot=0.0), "cot")
     assert tied.tolist() == [0.5] * 14
@@ -109,13 +132,13 @@ def test_an_alarm_is_a_place_among_the_updates_of_a_seed():
 def test_controls_by_kind_with_what_the_scores_say():
     """A constant moves the outputs of harmless updates; blind harm moves nothing on the target."""
     calm, quiet = {"error_change": lambda h, k: 0.1 * h}, {"error_change": lambda h, k: 1 + h}
-    updates = []
+    found = []
+    blind = {"rehearsal": 1.0, "distill": 1.0, "relabelled": [1]}
     for seed in range(3):
-        updates.append(record(seed, transport=0.0))
-        updates.append(record(seed, made={"constant": 5.0}, transport=0.0, output_distance=50.0, **calm))
-        updates.append(record(seed, made={"rehearsal": 1.0, "distill": 1.0, "relabelled": [1]}, transport=0.0,
-                              output_distance=0.0, anchor_disagreement=9.0, **quiet))  # fmt: skip
-    table = gate_controls(updates)
+        found += updates_of(seed, transport=0.0)
+        found += updates_of(seed, made={"constant": 5.0}, transport=0.0, output_distance=50.0, **calm)
+        found += updates_of(seed, made=blind, transport=0.0, output_distance=0.0, anchor_disagreement=9.0, **quiet)
+    table = gate_controls(found)
     assert [row[1] for row in table.rows] == ["plain", "blind harm", "constant"]
     assert cell(table, "TRACE-W (place)", kind="constant") == "50 (85%)"
     assert cell(table, "place of harm", kind="blind harm") == "85%"
@@ -125,40 +148,40 @@ def test_controls_by_kind_with_what_the_scores_say():
 
 
 def test_a_table_of_controls_without_controls_says_so():
-    assert gate_controls([record(0)]).rows[0][0] == "missing"
+    assert gate_controls(updates(1)).rows[0][0] == "missing"
 
 
 def test_controls_stand_in_a_block_of_their_own():
-    table = gate_tau_main([record(seed, control=seed > 1) for seed in range(4)])
+    table = gate_tau_main(updates(4, control=lambda seed: seed > 1))
     assert {row[0] for row in table.rows} == {"emoji, fine-tunes", "emoji, with controls"}
     assert cell(table, "updates", candidates="emoji, fine-tunes", score="COT") == "14"
 
 
-def test_plain_candidates_beside_controls_are_no_fine_tunes():
+def test_references_are_no_fine_tunes():
     """They are near-copies of fine-tunes: in `with controls` they stand, in `fine-tunes` they would count twice."""
-    beside = [record(seed, made={"constant": 5.0}) for seed in range(3)]
-    for page in beside:
-        page["config"]["candidates"][0] = PLAIN
-    (title, plain), (_, everything) = subsets([*(record(seed) for seed in range(3)), *beside])
+    beside = updates(3, made={"constant": 5.0})
+    for record in beside[:: len(HARM)]:
+        record["config"]["candidate"] |= PLAIN | {"reference": True}
+    (title, plain), (_, everything) = subsets([*updates(3), *beside])
     assert title == "emoji, fine-tunes"
     assert (len(plain["kind"]), set(plain["kind"])) == (21, {"plain"})
     assert (len(everything["kind"]), int((everything["kind"] == "reference").sum())) == (42, 3)
-    assert [row[1] for row in gate_controls([record(0), *beside]).rows] == ["plain", "reference", "constant"]
-    (_, alone), _ = subsets(beside)  # nothing else is gated
-    assert set(alone["kind"]) == {"plain"}
+    assert [row[1] for row in gate_controls([*updates(1), *beside]).rows] == ["plain", "reference", "constant"]
 
 
 def test_two_settings_of_one_update_are_refused():
-    first, second = record(0), record(0, made={"constant": 5.0})
-    first["config"]["source_lr"], second["config"]["source_lr"] = 0.003, 0.01
+    first, second = updates(1), updates(1, made={"constant": 5.0})
+    for records, lr in ((first, 0.003), (second, 0.01)):
+        for record in records:
+            record["config"]["source_lr"] = lr
     with pytest.raises(UserError, match=r"of data emoji, seed 0, which differ in source_lr: 0.003 and 0.01"):
-        subsets([first, second])
-    again = record(0)
-    again["config"]["candidates"] = [{**PLAIN, "epochs": 9} for _ in HARM]
-    with pytest.raises(UserError, match=r"candidate plain-0, which differ in epochs: None and 9.*profile=NAME"):
-        subsets([record(0), again])
+        subsets([*first, *second])
+    again = updates(1)
+    again[0]["config"]["candidate"]["epochs"] = 9
+    with pytest.raises(UserError, match=r"candidate plain-0, which differ in epochs: None and 9.*configs/gate/NAME"):
+        subsets([*updates(1), *again])
 
 
 def test_abbreviations_are_spelt_out():
-    for table in (gate_tau_main([record(0)]), gate_controls([record(0), record(0, control=True)])):
+    for table in (gate_tau_main(updates(1)), gate_controls([*updates(1), *updates_of(0, control=True)])):
         assert "ATC average thresholded confidence" in table.caption
