@@ -57,7 +57,7 @@ def check(config: Config) -> None:
         raise UserError(f"policy must be one of {', '.join(names())}, got {config.policy!r}")
     if config.batch < 1 or config.rounds < 1:
         raise UserError(f"batch is {config.batch} and rounds {config.rounds}: both must be at least 1")
-    config.settings()
+    config.check_numbers()
     check_data(config, config.source, config.target)
 
 

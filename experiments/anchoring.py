@@ -228,6 +228,7 @@ def check(config: Config) -> None:
     """Refuse a study that nobody knows, and data that are not there."""
     if config.study not in STUDIES:
         raise UserError(f"study must be one of {', '.join(STUDIES)}, got {config.study!r}")
+    config.loss()
     if config.study == "images":
         check_data(config, config.source, config.target)
 

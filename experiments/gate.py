@@ -90,7 +90,7 @@ def check(config: Config) -> None:
     if not config.candidate.name:
         raise UserError("there is no candidate: name a variant that lists them, such as config=cpu")
     config.candidate.spec()
-    config.settings()
+    config.check_numbers()
     check_data(config, config.source, config.target)
 
 
