@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pandas import DataFrame, Series
 
-from ..analysis.active import POLICIES, SCORES, active_frame, mean_correlation
+from ..analysis.active import SCORES, active_frame, mean_correlation, policies_in
 from ..analysis.cells import MISSING, interval, spread
 from ..analysis.paper import ACTIVE, ActiveRow
 from ..analysis.summary import rank_correlation
 from ..engine.records import Record
 from .table import Table, table, without
 
-DISTANCE = {"w1min": "distance", "mmdmin": "mmd", "random": "distance"}
-"""What a policy's Distance column shows: the OT divergence, or MMD."""
+DISTANCE = {"mmdmin": "mmd"}
+"""What a policy's Distance column shows, where it is not the OT divergence."""
 
 TERMS = {
     "distance": ("W, all labels", 1.0),
@@ -39,14 +39,16 @@ TERMS = {
 def combined(records: list[Record]) -> Table:
     """Every round of every policy: the paper's on DomainNet, ours on the data that was run."""
     frame = active_frame(records)
+    policies = policies_in(frame)
     rows = []
-    for policy in DISTANCE:
+    for policy in policies:
         for number in sorted({row.round for row in ACTIVE}):
             rows += [_published(row) for row in ACTIVE if (row.policy, row.round) == (policy, number)]
             rows += _ours(frame, policy, number)
+    others = " and ".join(policy for policy in policies if policy not in DISTANCE)
     caption = (
         "Active selection. Published: DomainNet, real to painting. Ours: mean (standard deviation) over seeds on the "
-        "data named. Distance is that of all labels so far to the source, OT for w1min and random, MMD for mmdmin. "
+        f"data named. Distance is that of all labels so far to the source, OT for {others}, MMD for mmdmin. "
         "|Delta R| in percentage points of top-1 error; Proxy / |Delta R| is what the paper prints as B / |Delta R|, "
         "the last ratio is the bound without remainders over |Delta R| in clipped cross-entropy."
     )
@@ -83,8 +85,9 @@ def terms(records: list[Record]) -> Table:
 @table("active-ranks", "active")
 def ranks(records: list[Record]) -> Table:
     """How well every score ranks the rounds by the anchor's change."""
+    frame = active_frame(records)
     rows = []
-    for data, part in active_frame(records).groupby("data", sort=False):
+    for data, part in frame.groupby("data", sort=False):
         for score, name in SCORES.items():
             found = [
                 rho(part, score, change)
@@ -94,7 +97,7 @@ def ranks(records: list[Record]) -> Table:
             rows.append([data, name, *(interval(rho, "{:.2f}") for rho in found)])
     caption = (
         "Active selection: Spearman's rho of every score with the change of the anchor's 0-1 risk, over the means of "
-        f"all rounds of {', '.join(POLICIES)} and over all rounds of all runs; 95% intervals over seeds."
+        f"all rounds of {', '.join(policies_in(frame))} and over all rounds of all runs; 95% intervals over seeds."
     )
     header = ["data", "score", "means, |Delta R|", "means, signed", "all rounds, |Delta R|", "all rounds, signed"]
     return Table(caption, header, rows)
@@ -113,7 +116,8 @@ def _ours(frame: DataFrame, policy: str, number: int) -> list[list[str]]:
         rounds = list(runs.groupby("labeled"))
         if number <= len(rounds):
             labeled, part = rounds[number - 1]
-            spreads = [spread(part[name]) for name in (DISTANCE[policy], "output_distance", "proxy", "points")]
+            shown = (DISTANCE.get(policy, "distance"), "output_distance", "proxy", "points")
+            spreads = [spread(part[name]) for name in shown]
             ratios = [ratio(part["proxy"], part["points"]), ratio(part["bound_ot"], part["abs_risk_change"])]
             error = spread(100 * part["target_error"])
             rows.append([policy, str(number), f"{labeled:g}", data, *spreads, *ratios, error])
