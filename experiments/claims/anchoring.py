@@ -49,12 +49,15 @@ def anchor_penalty_protects(records: list[Record]) -> Finding:
             f"at {100 * costs[best]:+.1f} points of target error"
         )
         beyond.append(_beyond_moving_less(title, part))
-    verdict = grade(all(holds), any(holds))
-    why = (
-        f"{sum(holds)} of {len(holds)} pairs of study and penalty lower |Delta R| at a target error of at most "
-        f"{100 * TOLERANCE:g} point more; {'; '.join(beyond)}."
+    return Finding(
+        measured="; ".join(shown),
+        runs=len(frame),
+        verdict=grade(all(holds), any(holds)),
+        why=(
+            f"{sum(holds)} of {len(holds)} pairs of study and penalty lower |Delta R| at a target error of at most "
+            f"{100 * TOLERANCE:g} point more; {'; '.join(beyond)}."
+        ),
     )
-    return Finding("; ".join(shown), len(frame), verdict, why)
 
 
 def _beyond_moving_less(title: str, part: DataFrame) -> str:
@@ -87,9 +90,12 @@ def anchor_penalty_certifies(records: list[Record]) -> Finding:
             f"{harm:.3f}"
         )
     sound = all(covered) and all(fallen)
-    verdict = grade(sound and all(useful), sound)
-    why = (
-        f"The certificate holds for {sum(covered)} of {len(covered)} updates and falls in {sum(fallen)} of "
-        f"{len(fallen)} studies; it is below the plain fine-tune's |Delta R| in {sum(useful)} of them."
+    return Finding(
+        measured="; ".join(shown),
+        runs=len(frame),
+        verdict=grade(sound and all(useful), sound),
+        why=(
+            f"The certificate holds for {sum(covered)} of {len(covered)} updates and falls in {sum(fallen)} of "
+            f"{len(fallen)} studies; it is below the plain fine-tune's |Delta R| in {sum(useful)} of them."
+        ),
     )
-    return Finding("; ".join(shown), len(frame), verdict, why)

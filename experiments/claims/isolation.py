@@ -8,7 +8,7 @@ from ..analysis.cells import interval
 from ..analysis.isolation import isolation_frame, leak
 from ..analysis.summary import rank_correlation
 from ..engine.records import Record
-from .ledger import STABLE, Finding, Verdict, claim, grade, needs, unfinished
+from .ledger import STABLE, Finding, claim, grade, needs, unfinished
 
 NO_STEPS = unfinished("isolation", "runs that vary the step size")
 
@@ -26,9 +26,12 @@ def model_change_is_isolated(records: list[Record]) -> Finding:
         return NO_STEPS
     found = {world: rank_correlation(part, "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0 for f in found.values()]
-    verdict = grade(all(holds), any(holds))
-    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items())
-    return Finding(shown, sum(map(len, parts.values())), verdict, "Five epochs at step sizes from 1e-4 to 1e-2.")
+    return Finding(
+        measured="; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items()),
+        runs=sum(map(len, parts.values())),
+        verdict=grade(all(holds), any(holds)),
+        why="Five epochs at step sizes from 1e-4 to 1e-2.",
+    )
 
 
 @claim("app:synth-details", "Fixed shift: the data-shift term stays constant", published="constant")
@@ -40,10 +43,12 @@ def shift_stays_put(records: list[Record]) -> Finding:
     distance = max(leak(part, "distance") for part in parts.values())
     penalty = max(leak(part, "emp_shift_ot") for part in parts.values())
     still, leaks = distance < 1 + STABLE, penalty > 1 + STABLE
-    verdict: Verdict = "not reproduced" if not still else "partly" if leaks else "reproduced"
-    measured = f"distance x{distance:.2f}, penalty x{penalty:.2f} from the smallest to the largest mean"
-    why = "The samples are the same at every step size; the penalty also holds Q~'s gradient quantile."
-    return Finding(measured, sum(map(len, parts.values())), verdict, why)
+    return Finding(
+        measured=f"distance x{distance:.2f}, penalty x{penalty:.2f} from the smallest to the largest mean",
+        runs=sum(map(len, parts.values())),
+        verdict="not reproduced" if not still else "partly" if leaks else "reproduced",
+        why="The samples are the same at every step size; the penalty also holds Q~'s gradient quantile.",
+    )
 
 
 @claim(
@@ -57,8 +62,10 @@ def shift_is_isolated(records: list[Record]) -> Finding:
     found = {world: rank_correlation(part, "bound_ot") for world, part in parts.items()}
     leaks = {world: leak(part, "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0.5 for f in found.values()]
-    verdict = grade(all(holds), any(holds))
-    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items())
     moved = "; ".join(f"{world} x{value:.1f}" for world, value in leaks.items())
-    why = f"With the training fixed, the output distance still moved by {moved}."
-    return Finding(shown, sum(map(len, parts.values())), verdict, why)
+    return Finding(
+        measured="; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items()),
+        runs=sum(map(len, parts.values())),
+        verdict=grade(all(holds), any(holds)),
+        why=f"With the training fixed, the output distance still moved by {moved}.",
+    )

@@ -86,8 +86,15 @@ def not_run(experiment: str) -> Finding:
 
 def unfinished(experiment: str, what: str) -> Finding:
     """The finding of a claim about a part of the grid that the records lack."""
-    why = f"the stored records of {experiment} hold no {what}: `python -m experiments run {experiment}`, then `collect`"
-    return Finding("no records", 0, "not run here", why)
+    return Finding(
+        measured="no records",
+        runs=0,
+        verdict="not run here",
+        why=(
+            f"the stored records of {experiment} hold no {what}: `python -m experiments run {experiment}`, then "
+            "`collect`"
+        ),
+    )
 
 
 def needs(experiment: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:

@@ -36,8 +36,12 @@ def ridge_rule(read: Callable[..., list[Record]], *slopes: str) -> Callable[[Cal
 
 def _order(closed: list[Record], name: str, order: float, yes: str, no: str) -> Finding:
     slope = closed_slope(closed, name)
-    measured = f"slope {slope.text()} in log|mu| for |mu| <= 0.1"
-    return first_case(measured, len(closed), (agrees(slope, order), YES, yes), (True, NO, no))
+    return first_case(
+        f"slope {slope.text()} in log|mu| for |mu| <= 0.1",
+        len(closed),
+        (agrees(slope, order), YES, yes),
+        (True, NO, no),
+    )
 
 
 @claim(SECTION, "For small shifts the covariate shift penalty is O(|mu|)", published="order 1")
@@ -58,10 +62,16 @@ def weight_change_is_quadratic(closed: list[Record]) -> Finding:
 def model_change_is_lower_order(closed: list[Record]) -> Finding:
     change, shift = closed_slope(closed, "model_change"), closed_slope(closed, "shift_penalty")
     far = closed_slope(closed, "model_change", "large")
-    measured = f"slopes {change.text()} and {shift.text()} for |mu| <= 0.1; of the change {far.text()} for |mu| >= 10"
-    yes = "It vanishes faster, for small shifts only: for large ones the output distance grows like |mu| as well."
-    lower = change.lower - shift.upper > 0.5
-    return first_case(measured, len(closed), (lower, YES, yes), (True, NO, "It is not of lower order."))
+    return first_case(
+        f"slopes {change.text()} and {shift.text()} for |mu| <= 0.1; of the change {far.text()} for |mu| >= 10",
+        len(closed),
+        (
+            change.lower - shift.upper > 0.5,
+            YES,
+            "It vanishes faster, for small shifts only: for large ones the output distance grows like |mu| as well.",
+        ),
+        (True, NO, "It is not of lower order."),
+    )
 
 
 @claim(APPENDIX, "E|x| on the target is constant for a fixed dimension", published="order 0")
@@ -95,11 +105,17 @@ def cauchy_schwarz_holds(closed: list[Record]) -> Finding:
 @ridge_rule(reading.closed_parts)
 def weights_satisfy_their_equations(checked: list[Record]) -> Finding:
     worst, draws = reading.worst_error(checked), checked[0]["config"]["num_draws"]
-    yes = "The normal equations hold on draws, and all that is derived from the weights agrees with draws of its own."
     return first_case(
         f"largest Monte Carlo error {worst:.1f} standard errors, {draws} draws a run",
         len(checked),
-        (worst < STANDARD_ERRORS, YES, yes),
+        (
+            worst < STANDARD_ERRORS,
+            YES,
+            (
+                "The normal equations hold on draws, and all that is derived from the weights agrees with draws of "
+                "its own."
+            ),
+        ),
         (True, NO, "Draws refute at least one formula."),
     )
 
@@ -109,13 +125,16 @@ def weights_satisfy_their_equations(checked: list[Record]) -> Finding:
 def weights_differ(closed: list[Record]) -> Finding:
     equal = [r for r in closed if not any(r["curves"]["weight_change"])]
     angles = ", ".join(sorted({f"{r['config']['angle']:g}" for r in equal}))
-    why = f"Equal where mu is orthogonal to w* (an angle of {angles} degrees): Delta w has the factor mu.w*."
     return first_case(
         f"equal in {len(equal)} of {len(closed)} problems",
         len(closed),
         (not equal, YES, "They differ in every problem."),
         (len(equal) == len(closed), NO, "They are the same in every problem."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            f"Equal where mu is orthogonal to w* (an angle of {angles} degrees): Delta w has the factor mu.w*.",
+        ),
     )
 
 
@@ -133,12 +152,15 @@ def risk_change_is_linear(closed: list[Record]) -> Finding:
 @ridge_rule(closed_forms, "weight_change")
 def weight_change_is_linear(closed: list[Record]) -> Finding:
     slope = closed_slope(closed, "weight_change")
-    why = "The same appendix derives |Delta w| = |c| |mu| with c = O(|mu|), which is order 2, one paragraph earlier."
     return first_case(
         f"slope {slope.text()}: half the shift leaves {0.5**slope.median:.3f} of |Delta w|",
         len(closed),
         (agrees(slope, 1.0), YES, "It is of first order."),
-        (agrees(slope, 2.0), "contradicts itself", why),
+        (
+            agrees(slope, 2.0),
+            "contradicts itself",
+            "The same appendix derives |Delta w| = |c| |mu| with c = O(|mu|), which is order 2, one paragraph earlier.",
+        ),
         (True, NO, "It has neither order."),
     )
 
@@ -152,12 +174,15 @@ def bound_is_sharp(closed: list[Record]) -> Finding:
         shifts[i]: middle_half(reading.tightness(r, i) for r in moved) for i in (0, sum(m <= 0.1 for m in shifts) - 1)
     }
     sizes = ", ".join(f"{ratio.median:.3g} at |mu| = {m:g}" for m, ratio in ratios.items())
-    no = "The bound is of order 1, the change of order 2: their ratio grows like 1/|mu| as the shift vanishes."
     return first_case(
         f"bound / |Delta R|: slope {slope.text()} for |mu| <= 0.1; medians {sizes}",
         len(closed),
         (agrees(slope, 0.0), YES, "The ratio tends to a constant."),
-        (True, NO, no),
+        (
+            True,
+            NO,
+            "The bound is of order 1, the change of order 2: their ratio grows like 1/|mu| as the shift vanishes.",
+        ),
     )
 
 
@@ -179,12 +204,15 @@ def bound_holds(closed: list[Record]) -> Finding:
 def update_is_a_cost(closed: list[Record]) -> Finding:
     changes = [change for (change,) in points(closed, "risk_change")]
     better, worse = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
-    why = "Retraining never harms the source here: the shift undoes part of the shrinkage. The bound limits a gain."
     return first_case(
         f"Delta R < 0 at {better} and > 0 at {worse} of {len(changes)} points",
         len(closed),
         (worse > 0, YES, "The update can harm the source."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            "Retraining never harms the source here: the shift undoes part of the shrinkage. The bound limits a gain.",
+        ),
     )
 
 
@@ -194,13 +222,22 @@ def sensitivity_is_finite(closed: list[Record]) -> Finding:
     quantiles = [[value for _, value in r["quantiles"]] for r in closed]
     growth = statistics.median(values[-1] / values[1] for values in quantiles)
     tails = [tail for tail, _ in closed[0]["quantiles"]]
-    settled = all(values[-1] <= 1.001 * values[-2] for values in quantiles)
-    no = "Squared error on Gaussian inputs has no largest gradient: the penalty depends on the level q that is chosen."
     return first_case(
         f"the gradient quantile grows {growth:.2f} times from 1 - q = {tails[1]:g} to {tails[-1]:g}",
         len(closed),
-        (settled, YES, "The quantiles settle at a largest gradient."),
-        (True, NO, no),
+        (
+            all(values[-1] <= 1.001 * values[-2] for values in quantiles),
+            YES,
+            "The quantiles settle at a largest gradient.",
+        ),
+        (
+            True,
+            NO,
+            (
+                "Squared error on Gaussian inputs has no largest gradient: the penalty depends on the level q that is "
+                "chosen."
+            ),
+        ),
     )
 
 
@@ -209,17 +246,22 @@ def sensitivity_is_finite(closed: list[Record]) -> Finding:
 def samples_follow(finite: list[Record]) -> Finding:
     held = reading.diagnostics(finite)["holds"]
     apart, copied = (reading.refit_slope(finite, draws) for draws in ("fresh", "shared"))
-    why = (
-        "The core bound holds; fits to separate samples differ before any shift, which hides small ones, and fits to "
-        "one sample and its moved copy differ in order 1, through the sample mean, of size 1/sqrt(n)."
-    )
     return first_case(
-        f"bound held in {held.sum()} of {len(held)}; slope of |Delta R| for |mu| <= 0.1: {apart.text()} on separate "
-        f"samples, {copied.text()} on one sample and its moved copy (medians, quartiles)",
+        (
+            f"bound held in {held.sum()} of {len(held)}; slope of |Delta R| for |mu| <= 0.1: {apart.text()} on "
+            f"separate samples, {copied.text()} on one sample and its moved copy (medians, quartiles)"
+        ),
         len(finite),
         (not held.all(), NO, "The core bound fails on some samples."),
         (agrees(apart, 2.0), YES, "The bound holds, and |Delta R| has order 2 as in the limit."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            (
+                "The core bound holds; fits to separate samples differ before any shift, which hides small ones, and "
+                "fits to one sample and its moved copy differ in order 1, through the sample mean, of size 1/sqrt(n)."
+            ),
+        ),
     )
 
 
@@ -228,12 +270,18 @@ def samples_follow(finite: list[Record]) -> Finding:
 def gaps_vanish(finite: list[Record]) -> Finding:
     rows = reading.diagnostics(finite)
     gaps, change = (rows["gap_source"] + rows["gap_target"]).median(), rows["risk_change"].abs().median()
-    why = "True of the population, where nothing is estimated; on samples they do not vanish beside the change itself."
     return first_case(
         f"on samples of {finite[0]['config']['n']}: gaps {gaps:.3g}, |Delta R| {change:.3g} (medians)",
         len(rows),
         (gaps <= 0.1 * change, YES, "Small beside the change on samples too."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            (
+                "True of the population, where nothing is estimated; on samples they do not vanish beside the change "
+                "itself."
+            ),
+        ),
     )
 
 
@@ -243,11 +291,14 @@ def transport_is_the_distance_of_means(finite: list[Record]) -> Finding:
     rows = reading.diagnostics(finite)
     ratios = (rows["transport"] / rows["shift"]).groupby(rows["shift"]).median()
     near, far, ends = ratios.iloc[0], ratios.iloc[-1], ratios.index[[0, -1]]
-    why = "True of the population; between samples W1 has a floor that hides small shifts, the higher the dimension."
     return first_case(
         f"sample W1 / |mu| = {near:.3g} at |mu| = {ends[0]:g}, {far:.3g} at {ends[1]:g} (medians)",
         len(rows),
         (abs(far - 1) > 0.1, NO, "Even far apart, W1 is not the distance of the means."),
         (abs(near - 1) <= 0.1, YES, "At all shifts, on samples too."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            "True of the population; between samples W1 has a floor that hides small shifts, the higher the dimension.",
+        ),
     )

@@ -23,7 +23,7 @@ from ..analysis.synthetic import (
     travelling_pairs,
 )
 from ..engine.records import Record
-from .ledger import STABLE, Claim, Finding, Verdict, claim, grade, needs, unfinished
+from .ledger import STABLE, Claim, Finding, claim, grade, needs, unfinished
 
 PUBLISHED = ("blobs_shift", "moons_warp")
 """The paper's own worlds."""
@@ -51,11 +51,13 @@ def _rank_claim(world: str, score: str, title: str) -> Claim:
             return unfinished("synthetic", f"pairs of {world} beside {CALIBRATED}")
         found = {model: rank_correlation(part, score) for model, part in parts.items()}
         lowest = min(f.estimate for f in found.values())
-        verdict = grade(lowest >= published - 0.02, lowest > 0.5)
-        shown = "; ".join(f"{model} {interval(f)}" for model, f in found.items()) + _seeds(*parts.values())
         others = ", ".join(f"{model} {_rho(part, 'output_distance'):.3f}" for model, part in parts.items())
-        why = f"Model change alone ranks as follows on the same pairs: {others}."
-        return Finding(shown, sum(map(len, parts.values())), verdict, why)
+        return Finding(
+            measured="; ".join(f"{model} {interval(f)}" for model, f in found.items()) + _seeds(*parts.values()),
+            runs=sum(map(len, parts.values())),
+            verdict=grade(lowest >= published - 0.02, lowest > 0.5),
+            why=f"Model change alone ranks as follows on the same pairs: {others}.",
+        )
 
     return judge
 
@@ -86,9 +88,12 @@ def monotone_everywhere(records: list[Record]) -> Finding:
         return unfinished("synthetic", f"pairs beside {CALIBRATED}")
     strong = [name for name, rho in rhos.items() if rho > 0.75]
     weakest = min(rhos, key=lambda name: rhos[name])
-    verdict = grade(len(strong) == len(rhos), bool(strong))
-    measured = f"{len(strong)} of {len(rhos)} settings above 0.75; lowest {rhos[weakest]:.2f}"
-    return Finding(measured, len(frame), verdict, f"The weakest setting is {weakest}; table rank-power has them all.")
+    return Finding(
+        measured=f"{len(strong)} of {len(rhos)} settings above 0.75; lowest {rhos[weakest]:.2f}",
+        runs=len(frame),
+        verdict=grade(len(strong) == len(rhos), bool(strong)),
+        why=f"The weakest setting is {weakest}; table rank-power has them all.",
+    )
 
 
 @claim(
@@ -104,12 +109,16 @@ def covariate_shift_is_kept(records: list[Record]) -> Finding:
         return unfinished("synthetic", "Blobs with invariant labels")
     a, b = (part["abs_risk_change"].median() for part in (kept, moved))
     published = EXCERPT[2].risk_change
-    verdict: Verdict = (
-        "reproduced" if near(a, published) else "contradicts itself" if near(b, published) else "not reproduced"
+    return Finding(
+        measured=f"median |Delta R| {a:.2g} with P(y|x) kept, {b:.2g} with labels that travel",
+        runs=len(kept) + len(moved),
+        verdict="reproduced"
+        if near(a, published)
+        else "contradicts itself"
+        if near(b, published)
+        else "not reproduced",
+        why=f"Printed is {published} for Blobs at tr=1; where labels travel with the points, P(y|x) changes.",
     )
-    measured = f"median |Delta R| {a:.2g} with P(y|x) kept, {b:.2g} with labels that travel"
-    why = f"Printed is {published} for Blobs at tr=1; where labels travel with the points, P(y|x) changes."
-    return Finding(measured, len(kept) + len(moved), verdict, why)
 
 
 @claim("sec:experiments", "The score ranks updates under covariate shift", published="rho 0.76 to 0.98")
@@ -121,11 +130,13 @@ def ranks_under_true_covariate_shift(records: list[Record]) -> Finding:
     if not found:
         return unfinished("synthetic", f"pairs with invariant labels beside {CALIBRATED}")
     lows = [f.lower > 0.75 for f in found.values()]
-    verdict = grade(all(lows), any(f.lower > 0.3 for f in found.values()))
-    shown = "; ".join(f"{name} {interval(f, '{:.2f}')}" for name, f in found.items()) + _seeds(frame)
     largest = frame["abs_risk_change"].median()
-    why = f"Every point's label comes from the source's P(y|x); the median |Delta R| is then {largest:.2g}."
-    return Finding(shown, len(frame), verdict, why)
+    return Finding(
+        measured="; ".join(f"{name} {interval(f, '{:.2f}')}" for name, f in found.items()) + _seeds(frame),
+        runs=len(frame),
+        verdict=grade(all(lows), any(f.lower > 0.3 for f in found.values())),
+        why=f"Every point's label comes from the source's P(y|x); the median |Delta R| is then {largest:.2g}.",
+    )
 
 
 @claim("abstract", "TRACE diagnostics are valid: the bound holds", published="valid")
@@ -136,12 +147,15 @@ def bound_is_valid(records: list[Record]) -> Finding:
         return NO_PAIRS
     held, ratio = covers(frame, "bound_ot")
     alone, alone_ratio = covers(frame, "model_change")
-    verdict = grade(held == 1, held > 0.95)
-    why = (
-        f"The bound is {ratio:.0f} times |Delta R| in the median; model change alone holds in {100 * alone:.1f}% "
-        f"of pairs at {alone_ratio:.0f} times."
+    return Finding(
+        measured=f"{100 * held:.2f}% of pairs",
+        runs=len(frame),
+        verdict=grade(held == 1, held > 0.95),
+        why=(
+            f"The bound is {ratio:.0f} times |Delta R| in the median; model change alone holds in {100 * alone:.1f}% "
+            f"of pairs at {alone_ratio:.0f} times."
+        ),
     )
-    return Finding(f"{100 * held:.2f}% of pairs", len(frame), verdict, why)
 
 
 def _severity_claim(name: str, label: str, statement: str, published: str, column: str) -> Claim:
@@ -156,8 +170,12 @@ def _severity_claim(name: str, label: str, statement: str, published: str, colum
             shown.append(f"{world}, {model}: {up} of {len(means) - 1} steps up, {means[0]:.3g} to {means[-1]:.3g}")
         if not shown:
             return unfinished("synthetic", " or ".join(PUBLISHED))
-        why = "Means over all pairs of a severity, from the mildest to the strongest."
-        return Finding("; ".join(shown), len(frame), grade(all(grows), any(grows)), why)
+        return Finding(
+            measured="; ".join(shown),
+            runs=len(frame),
+            verdict=grade(all(grows), any(grows)),
+            why="Means over all pairs of a severity, from the mildest to the strongest.",
+        )
 
     return claim(label, statement, published=published, name=name)(judge)
 
@@ -193,11 +211,13 @@ def _size_claim(index: int, column: str, *, squared: bool, statement: str) -> Cl
             return NO_EXCERPT
         ours = excerpt_terms(part, squared=squared)[column]
         factor = max(ours.mean() / published, published / ours.mean())
-        verdict = grade(factor <= NEAR, factor <= 3)
         reading = "squared output distance" if squared else "as the text defines it"
-        why = f"{reading.capitalize()}: within a factor of {factor:.2f} of the printed value."
-        measured = f"{ours.mean():.3g} (seeds {ours.min():.3g} to {ours.max():.3g})"
-        return Finding(measured, len(part), verdict, why)
+        return Finding(
+            measured=f"{ours.mean():.3g} (seeds {ours.min():.3g} to {ours.max():.3g})",
+            runs=len(part),
+            verdict=grade(factor <= NEAR, factor <= 3),
+            why=f"{reading.capitalize()}: within a factor of {factor:.2f} of the printed value.",
+        )
 
     name = f"excerpt_{row.world}_{row.severity:g}_{row.n}_{column}".replace(".", "")
     return claim("tab:combined-excerpt-app", statement, published=f"{published:g}", name=name)(judge)
@@ -235,8 +255,12 @@ def model_change_dominates_when_mild(records: list[Record]) -> Finding:
         else "it dominates at all severities"
     )
     ends = shares.iloc[[0, -1]].items()
-    measured = ", ".join(f"{100 * share:.0f}% of the bound at severity {severity:g}" for severity, share in ends)
-    return Finding(measured, len(frame), grade(mild and len(crossings) > 0, mild), f"Without the table's 1/n, {at}.")
+    return Finding(
+        measured=", ".join(f"{100 * share:.0f}% of the bound at severity {severity:g}" for severity, share in ends),
+        runs=len(frame),
+        verdict=grade(mild and len(crossings) > 0, mild),
+        why=f"Without the table's 1/n, {at}.",
+    )
 
 
 @claim(
@@ -253,13 +277,14 @@ def benign_shift_leaves_the_model(records: list[Record]) -> Finding:
     change = after["model_change"].mean() / before["model_change"].mean()
     rise = after["emp_shift_ot"].mean() / before["emp_shift_ot"].mean()
     stable, rises = abs(change - 1) < STABLE, rise > 1 + STABLE
-    verdict = grade(stable and rises, stable or rises)
-    why = (
-        "ModelChange moves as well, so a benign shift raises both terms."
+    return Finding(
+        measured=f"ModelChange x{change:.2f}, EmpShift x{rise:.2f}",
+        runs=len(before) + len(after),
+        verdict=grade(stable and rises, stable or rises),
+        why="ModelChange moves as well, so a benign shift raises both terms."
         if not stable
-        else "Only the shift term answers."
+        else "Only the shift term answers.",
     )
-    return Finding(f"ModelChange x{change:.2f}, EmpShift x{rise:.2f}", len(before) + len(after), verdict, why)
 
 
 @claim("app:gate-scores", "Leaving out the generalisation gaps does not change the ranking", published="no effect")
@@ -270,9 +295,12 @@ def gaps_do_not_rank(records: list[Record]) -> Finding:
         return NO_PAIRS
     parts = [part for _, part in frame.groupby(SETTING)]
     agreements = [spearman(part["bound_ot"], part["bound_ot"] - part["gaps"]).value for part in parts]
-    verdict = grade(min(agreements) > 0.99, min(agreements) > 0.9)
-    measured = f"rho of the bound with and without gaps: {min(agreements):.3f} to {max(agreements):.3f}"
-    return Finding(measured, len(frame), verdict, "Spearman between the two orders; the lowest setting decides.")
+    return Finding(
+        measured=f"rho of the bound with and without gaps: {min(agreements):.3f} to {max(agreements):.3f}",
+        runs=len(frame),
+        verdict=grade(min(agreements) > 0.99, min(agreements) > 0.9),
+        why="Spearman between the two orders; the lowest setting decides.",
+    )
 
 
 @claim(
@@ -288,13 +316,14 @@ def shift_term_helps(records: list[Record]) -> Finding:
     if not gains:
         return unfinished("synthetic", f"pairs whose labels travel beside {CALIBRATED}")
     worse = [name for name, gain in gains.items() if gain < -0.01]
-    verdict = grade(not worse, len(worse) < len(gains))
-    why = (
-        f"Model change alone ranks better in: {'; '.join(worse)}."
+    return Finding(
+        measured="; ".join(f"{name} {gain:+.3f}" for name, gain in gains.items()),
+        runs=len(frame),
+        verdict=grade(not worse, len(worse) < len(gains)),
+        why=f"Model change alone ranks better in: {'; '.join(worse)}."
         if worse
-        else "No world ranks worse with the shift term."
+        else "No world ranks worse with the shift term.",
     )
-    return Finding("; ".join(f"{name} {gain:+.3f}" for name, gain in gains.items()), len(frame), verdict, why)
 
 
 @claim("subsec:mmd_alternative_brief", "The MMD variant has lower variance and is more stable", published="often")
@@ -308,9 +337,12 @@ def mmd_is_more_stable(records: list[Record]) -> Finding:
         return NO_GRID
     ratios = variation["emp_shift_mmd"] / variation["emp_shift_ot"]
     share = (variation["emp_shift_mmd"] < variation["emp_shift_ot"]).mean()
-    verdict = grade(share > 0.6, share > 0.4)
-    measured = f"smaller spread in {100 * share:.0f}% of {len(ratios)} settings; median ratio {ratios.median():.2g}"
-    return Finding(measured, len(frame), verdict, "Standard deviation over mean of the shift term, across seeds.")
+    return Finding(
+        measured=f"smaller spread in {100 * share:.0f}% of {len(ratios)} settings; median ratio {ratios.median():.2g}",
+        runs=len(frame),
+        verdict=grade(share > 0.6, share > 0.4),
+        why="Standard deviation over mean of the shift term, across seeds.",
+    )
 
 
 @claim(
@@ -328,9 +360,12 @@ def blobs_sinkhorn_is_w1(records: list[Record]) -> Finding:
         (moved["transport"] / moved["wasserstein1"] ** power).groupby(moved["severity"]).mean() for power in (1, 2)
     )
     good = (np.abs(ratios - 1) < STABLE).all()
-    why = f"Divided by the square of W1 it is {squares.min():.2f} to {squares.max():.2f}."
-    measured = "divergence / W1: " + ", ".join(f"{r:.2f} at severity {s:g}" for s, r in ratios.items())
-    return Finding(measured, len(frame), grade(good, False), why)
+    return Finding(
+        measured="divergence / W1: " + ", ".join(f"{r:.2f} at severity {s:g}" for s, r in ratios.items()),
+        runs=len(frame),
+        verdict=grade(good, False),
+        why=f"Divided by the square of W1 it is {squares.min():.2f} to {squares.max():.2f}.",
+    )
 
 
 @claim("subsec:mmd_alternative_brief", "The MMD bound can be more conservative", published="sometimes")
@@ -341,5 +376,11 @@ def mmd_is_more_conservative(records: list[Record]) -> Finding:
         return NO_GRID
     share = (frame["bound_mmd"] > frame["bound_ot"]).mean()
     ratios = covers(frame, "bound_mmd")[1], covers(frame, "bound_ot")[1]
-    measured = f"larger in {100 * share:.0f}% of pairs; median tightness {ratios[0]:.0f} against {ratios[1]:.0f} (OT)"
-    return Finding(measured, len(frame), grade(share > 0.05, False), "Core bounds of both forms on the same pairs.")
+    return Finding(
+        measured=(
+            f"larger in {100 * share:.0f}% of pairs; median tightness {ratios[0]:.0f} against {ratios[1]:.0f} (OT)"
+        ),
+        runs=len(frame),
+        verdict=grade(share > 0.05, False),
+        why="Core bounds of both forms on the same pairs.",
+    )

@@ -46,14 +46,17 @@ def combined(records: list[Record]) -> Table:
             rows += [_published(row) for row in ACTIVE if (row.policy, row.round) == (policy, number)]
             rows += _ours(frame, policy, number)
     others = " and ".join(policy for policy in policies if policy not in DISTANCE)
-    caption = (
-        "Active selection. Published: DomainNet, real to painting. Ours: mean (standard deviation) over seeds on the "
-        f"data named. Distance is that of all labels so far to the source, OT for {others}, MMD for mmdmin. "
-        "|Delta R| in percentage points of top-1 error; Proxy / |Delta R| is what the paper prints as B / |Delta R|, "
-        "the last ratio is the bound without remainders over |Delta R| in clipped cross-entropy."
-    )
     scores = ["Distance", "Out. Disc.", "TRACE-Proxy", "|Delta R| [p.p.]", "Proxy / |Delta R|", "B / |Delta R|"]
-    return Table(caption, ["policy", "round", "labeled", "data", *scores, "target error [%]"], rows)
+    return Table(
+        caption=(
+            "Active selection. Published: DomainNet, real to painting. Ours: mean (standard deviation) over seeds on "
+            f"the data named. Distance is that of all labels so far to the source, OT for {others}, MMD for "
+            "mmdmin. |Delta R| in percentage points of top-1 error; Proxy / |Delta R| is what the paper prints as B / "
+            "|Delta R|, the last ratio is the bound without remainders over |Delta R| in clipped cross-entropy."
+        ),
+        header=["policy", "round", "labeled", "data", *scores, "target error [%]"],
+        rows=rows,
+    )
 
 
 @table("trace-domainnet-main", "active")
@@ -73,13 +76,16 @@ def terms(records: list[Record]) -> Table:
     for (data, policy, labeled), part in frame.groupby(["data", "policy", "labeled"], sort=False):
         cells = [spread(scale * part[name]) for name, (_, scale) in TERMS.items()]
         rows.append([data, policy, f"{labeled:g}", *cells])
-    caption = (
-        "Active selection, all terms: mean (standard deviation) over seeds. W is the debiased Sinkhorn divergence to "
-        "the source's training features: of all labels so far, of this round's batch, of as many held-out source "
-        "images as there are labels (no shift at this size), and between halves of the source. B is the bound "
-        "without remainders; Delta R is signed, above 0 is harm."
+    return Table(
+        caption=(
+            "Active selection, all terms: mean (standard deviation) over seeds. W is the debiased Sinkhorn divergence "
+            "to the source's training features: of all labels so far, of this round's batch, of as many held-out "
+            "source images as there are labels (no shift at this size), and between halves of the source. B is the "
+            "bound without remainders; Delta R is signed, above 0 is harm."
+        ),
+        header=["data", "policy", "labeled", *(title for title, _ in TERMS.values())],
+        rows=rows,
     )
-    return Table(caption, ["data", "policy", "labeled", *(title for title, _ in TERMS.values())], rows)
 
 
 @table("active-ranks", "active")
@@ -95,12 +101,14 @@ def ranks(records: list[Record]) -> Table:
                 for change in ("points", "signed_points")
             ]
             rows.append([data, name, *(interval(rho, "{:.2f}") for rho in found)])
-    caption = (
-        "Active selection: Spearman's rho of every score with the change of the anchor's 0-1 risk, over the means of "
-        f"all rounds of {', '.join(policies_in(frame))} and over all rounds of all runs; 95% intervals over seeds."
+    return Table(
+        caption=(
+            "Active selection: Spearman's rho of every score with the change of the anchor's 0-1 risk, over the means "
+            f"of all rounds of {', '.join(policies_in(frame))} and over all rounds of all runs; 95% intervals over seeds."
+        ),
+        header=["data", "score", "means, |Delta R|", "means, signed", "all rounds, |Delta R|", "all rounds, signed"],
+        rows=rows,
     )
-    header = ["data", "score", "means, |Delta R|", "means, signed", "all rounds, |Delta R|", "all rounds, signed"]
-    return Table(caption, header, rows)
 
 
 def _published(row: ActiveRow) -> list[str]:
