@@ -1,7 +1,5 @@
 """Models of other libraries as functions of tensors, for `trace.diagnose`."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -5,8 +5,6 @@ clipping, and compute in float64: confidences near 1 must stay distinct.
 Scores of one model on one set of inputs are comparable with scores of another model on the same inputs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from operator import pos

@@ -1,7 +1,5 @@
 """Input checks: each failure is one ValueError that names the argument and the remedy."""
 
-from __future__ import annotations
-
 import math
 from numbers import Integral
 

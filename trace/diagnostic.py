@@ -14,8 +14,6 @@ The formulas below are written once, for anything with ``+`` and ``*``: the numb
 gate's intervals, columns of stored records. Each reads what it needs by name from a mapping.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass

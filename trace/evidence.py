@@ -4,8 +4,6 @@ This is the only part that runs models; everything after it is arithmetic on an 
 what the models make of it, so callers who share a view, in `Known`, share all that was computed of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -270,7 +268,7 @@ class RiskChange(NamedTuple):
     num_samples: int
 
     @classmethod
-    def of(cls, change: Tensor, error_rate: float) -> RiskChange:
+    def of(cls, change: Tensor, error_rate: float) -> "RiskChange":
         """From the losses of Q~ minus those of Q ``[n]``."""
         spread = float(change.std() / math.sqrt(len(change))) if len(change) > 1 else math.nan
         return cls(float(change.mean()), spread, error_rate, len(change))

@@ -1,7 +1,5 @@
 """Feature maps h: where in a model the shift is measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@ never passed beside it. Cross-entropy on logits clipped to ``[-B, B]`` reaches `
 writes ``B + log C``, which is smaller for every ``C >= 2`` and ``B > 0``. Both are offered, the true one by default.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

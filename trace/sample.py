@@ -1,7 +1,5 @@
 """A labelled or unlabelled sample, and the stratified split of it that the protocol needs."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

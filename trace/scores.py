@@ -10,8 +10,6 @@ factor (``app:proxy-and-cal``); the gate scores take it as it is (``app:gate-sco
 the features.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 Both add to the run that is active, and open one of their own where none is.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from typing import Any

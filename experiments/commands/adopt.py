@@ -3,8 +3,6 @@
 python -m experiments adopt      # from build/reproduce, about two minutes; `git diff` then shows what changed
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

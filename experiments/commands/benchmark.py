@@ -9,8 +9,6 @@ inputs, each measured in a fresh process; cases of minutes are timed there, too,
     python -m experiments benchmark --case ridge --profile smoke     # one case, small, not stored
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

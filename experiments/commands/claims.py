@@ -4,8 +4,6 @@ python -m experiments claims                                      # rewrites res
 python -m experiments claims --profile paper --output paper       # of another profile, beside the README
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import Counter

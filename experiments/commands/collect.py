@@ -12,8 +12,6 @@ only runs of the grids in ``configs/EXPERIMENT/*.yaml`` are taken, and none of `
 stay where they are.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import NamedTuple

@@ -6,8 +6,6 @@ The committed records are those of git's HEAD, so it does not matter whether `co
 ``--against`` they are those of a folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

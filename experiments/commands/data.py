@@ -9,8 +9,6 @@ A folder of your own is laid out like DomainNet: configs/data/example.yaml shows
 with the next call. The command fails where a copy is not whole.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -7,8 +7,6 @@
 Images are never part of the repository: their figures go to results/images/, which git ignores.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

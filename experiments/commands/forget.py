@@ -4,8 +4,6 @@ python -m experiments forget EXPERIMENT [config=VARIANT] [key=value ...]        
 python -m experiments forget EXPERIMENT [config=VARIANT] [key=value ...] --all  # finished ones too
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@
 python -m experiments list
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 from pathlib import Path

@@ -5,8 +5,6 @@
 From the root of the repository `import trace` is ours, so the modules are imported here, and pdoc finds them imported.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import pkgutil

@@ -5,8 +5,6 @@
 Offline without a login, like every run; `sync` sends it later.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Literal

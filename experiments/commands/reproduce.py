@@ -7,8 +7,6 @@
 ones. Finished runs are not computed again, so a second call only rewrites tables, figures and ledger.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import subprocess

@@ -6,8 +6,6 @@
 loses the current runs. Data, worlds and keys are checked before anything is launched.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

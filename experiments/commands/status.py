@@ -4,8 +4,6 @@ python -m experiments status EXPERIMENT [config=VARIANT] [key=value ...]
 python -m experiments status                 # every experiment and variant that has a run in the store
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterator

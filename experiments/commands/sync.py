@@ -3,8 +3,6 @@
 python -m experiments sync         # needs `wandb login` once; what is uploaded is not sent again
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

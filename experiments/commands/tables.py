@@ -4,8 +4,6 @@ python -m experiments tables      # rewrites results/tables/ and the generated p
 python -m experiments tables --profile paper --output paper/tables      # of another profile, beside the README
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

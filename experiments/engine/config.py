@@ -8,8 +8,6 @@ key. ``candidates.0.lr=3`` reaches into lists and mappings. Where a block lists 
 command line runs only the blocks that list it, and those with ``"*"``.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import difflib

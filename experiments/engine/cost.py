@@ -1,7 +1,5 @@
 """What runs will cost, from what stored records of the same experiment and profile say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 An experiment ends with ``if __name__ == "__main__": main("NAME")``.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

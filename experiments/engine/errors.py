@@ -1,7 +1,5 @@
 """Mistakes that a user can mend: the command line prints their sentence alone, anything else keeps its traceback."""
 
-from __future__ import annotations
-
 from trace.io.errors import MissingFileError, UserError
 
 __all__ = ["MissingFileError", "MissingRecordsError", "UserError"]

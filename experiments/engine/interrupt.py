@@ -4,8 +4,6 @@ SLURM warns before it kills: SIGUSR2 before a timeout, SIGTERM before a preempti
 ``context.checkpoint`` after every step keeps the state between two steps, never the middle of one.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -32,7 +30,7 @@ class Warned:
         if not self._before and threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._receive) for number in (*WARNINGS, signal.SIGALRM)}
 
-    def __enter__(self) -> Warned:
+    def __enter__(self) -> "Warned":
         return self
 
     def __exit__(self, *_: object) -> None:

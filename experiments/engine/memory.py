@@ -1,7 +1,5 @@
 """Peak memory of one run, although several runs share a process."""
 
-from __future__ import annotations
-
 import resource
 import sys
 

@@ -1,7 +1,5 @@
 """A bar with the time left on a terminal; elsewhere one line a minute."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter
@@ -20,7 +18,7 @@ def progress_bar(outcomes: Iterable[Item], total: int, label: str, *, unit: str 
     """Pass outcomes through and show how many of each kind there are so far."""
     counts: Counter[Item] = Counter()
 
-    def note(outcome: Item, bar: tqdm[Any]) -> int:
+    def note(outcome: Item, bar: Any) -> int:
         counts[outcome] += 1
         bar.set_postfix_str(_summary(counts))
         return 1
@@ -52,7 +50,7 @@ def _show(
     items: Iterable[Item],
     total: int | None,
     label: str,
-    size: Callable[[Item, tqdm[Any]], int],
+    size: Callable[[Item, Any], int],
     line: Callable[[int, float], str],
     *,
     done: int = 0,

@@ -1,7 +1,5 @@
 """Records: finished runs as JSON lines, written atomically, with where they came from."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Things that register themselves: a file in a folder is enough, no list names it."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import pkgutil

@@ -1,7 +1,5 @@
 """One run from claim to record."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Generators by purpose."""
 
-from __future__ import annotations
-
 import hashlib
 
 import torch

@@ -4,8 +4,6 @@ A file is ``KIND/DIGEST.pt`` with the key, the value and their checksum; it appe
 computed again.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import io

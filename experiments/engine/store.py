@@ -4,8 +4,6 @@ A run is done when its record exists, and records appear whole (written aside, t
 holds an exclusive lock on its directory; the system drops the lock when the process ends, however it ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import time
@@ -43,7 +41,7 @@ class RunDirectory:
     """That a record must have to count."""
 
     @classmethod
-    def of(cls, run: Run, runs: Path = RUNS) -> RunDirectory:
+    def of(cls, run: Run, runs: Path = RUNS) -> "RunDirectory":
         return cls(runs / run.experiment / run.run_id, run.metrics_version)
 
     @property

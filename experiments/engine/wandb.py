@@ -4,8 +4,6 @@ One W&B run per run (id = run id, group = experiment) with the resolved config, 
 summary. Online when an API key is known, otherwise offline; never a prompt.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

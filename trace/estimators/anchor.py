@@ -9,8 +9,6 @@ with the centred norm for cross-entropy, and ``|Delta error| <= P(argmax f~ != a
 signed change takes the labels from the first model's predictive distribution.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

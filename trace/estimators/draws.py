@@ -1,7 +1,5 @@
 """What the transport estimators share: their result, weights, and subsampling of samples too large to solve whole."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Sensitivity of a model: norms of the loss gradient in the inputs, and their high quantile (``assump:Lx``)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Translation-invariant kernels on feature vectors, by tiles, and the median heuristic for their bandwidth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, get_args
 

@@ -1,7 +1,5 @@
 """Maximum mean discrepancy between two samples (``def:mmd``), with its usual estimators."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Model change: how far two models' outputs lie apart on one sample (``prop:model_change_bound``)."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

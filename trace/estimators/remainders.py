@@ -6,8 +6,6 @@ Wasserstein distance, and eta for each of two validation sets, ``2 delta + 2 eta
 they really cost.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -29,7 +27,7 @@ class Budget(NamedTuple):
         return sum(self)
 
     @classmethod
-    def union(cls, delta: float, eta: float) -> Budget:
+    def union(cls, delta: float, eta: float) -> "Budget":
         """Shares that add up to ``delta + eta``."""
         check_level(delta, "delta")
         check_level(eta, "eta")
@@ -37,7 +35,7 @@ class Budget(NamedTuple):
         return cls(delta / 2, delta / 2, eta / 2, eta / 2)
 
     @classmethod
-    def paper(cls, delta: float, eta: float) -> Budget:
+    def paper(cls, delta: float, eta: float) -> "Budget":
         """Shares as printed; they add up to ``2 (delta + eta)``."""
         return cls(check_level(delta, "delta"), delta, check_level(eta, "eta"), eta)
 

@@ -1,7 +1,5 @@
 """RKHS norm of a risk map by kernel ridge regression (``app:mmd_details``)."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import NamedTuple

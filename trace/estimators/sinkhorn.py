@@ -5,8 +5,6 @@ offered under its own name as the published quantity; `wasserstein1` is what the
 constant.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Literal, NamedTuple

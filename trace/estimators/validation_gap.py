@@ -1,7 +1,5 @@
 """Validation gaps: how much better a model does on its training sample than on held-out data."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Exact 1-Wasserstein distance between two samples (``def:w1``)."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Generator, Tensor

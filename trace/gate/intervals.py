@@ -8,8 +8,6 @@ finite. Every interval takes the samples as independent of both models, and hold
 those of the two distances asymptotically, by normal approximation, the others for any number of samples.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from statistics import NormalDist

@@ -1,7 +1,5 @@
 """A gate for model updates: a score with its interval against a threshold, for one anchor or several."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

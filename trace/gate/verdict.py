@@ -1,7 +1,5 @@
 """What a gate says about an update, anchor by anchor."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

@@ -9,8 +9,6 @@
 | ``names`` | [n] | what to call the rows (.npz) |
 """
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any

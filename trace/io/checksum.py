@@ -1,7 +1,5 @@
 """Which bytes a file holds."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A sample from whatever holds it: the reader is chosen by the name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

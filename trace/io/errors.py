@@ -1,7 +1,5 @@
 """Mistakes that a user can mend, and packages that a user can install."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Images: a folder with one subfolder per class, or a split file of ``path label`` lines in DomainNet's layout."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path

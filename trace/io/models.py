@@ -9,8 +9,6 @@
 * ``module:function``: your own code from the import path or the current folder; naming it is your word for it.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import os

@@ -1,7 +1,5 @@
 """What a data file holds, before and after its labels are matched with a model's outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +40,7 @@ class Part(NamedTuple):
     names: list[str]
     saved: Mapping[str, Tensor]
 
-    def at(self, chosen: Tensor) -> Part:
+    def at(self, chosen: Tensor) -> "Part":
         """The rows at the indices ``chosen``, in that order."""
         y = self.sample.y
         return Part(

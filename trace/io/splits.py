@@ -1,7 +1,5 @@
 """Split files of DomainNet's layout: one ``path label`` a line, paths relative to the folder of the file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple

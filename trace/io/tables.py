@@ -1,7 +1,5 @@
 """Tables from CSV and Parquet: one row per sample, one column with the label, numbers in all others."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tensors of a weights file, and their copy into a network once every name and shape was compared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files appear whole or not at all, and JSON is strict."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """What the report shows about one anchor, from both samples' features and both models' outputs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Every colour is a custom property of ``page.css``, so that one picture serves li
 say the same. Text stays text, ids begin with the picture's ``name``, and the same input gives the same bytes.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """Both samples' features in two dimensions: the principal components of the pooled sample."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

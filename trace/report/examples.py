@@ -1,7 +1,5 @@
 """Rows worth looking at: inputs farthest from the source, and inputs on which two models disagree most."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

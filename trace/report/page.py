@@ -3,8 +3,6 @@
 Words and elements are those of ``page.html.j2``, which escapes all that it is given; looks are those of ``page.css``.
 """
 
-from __future__ import annotations
-
 import math
 import platform
 from collections.abc import Mapping, Sequence

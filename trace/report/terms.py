@@ -1,7 +1,5 @@
 """The terms of the bound for people: one table of what each says and what lowers it, and what is read off with it."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """A Diagnostic for people: plain text and Markdown."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

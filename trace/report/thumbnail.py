@@ -1,7 +1,5 @@
 """An image tensor as a small PNG in a data URI."""
 
-from __future__ import annotations
-
 import base64
 import io
 

@@ -1,7 +1,5 @@
 """A Verdict for people and programs: plain text, Markdown, a record."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..gate.policy import shown

@@ -1,7 +1,5 @@
 """Numbers as people read them, and a Diagnostic in sentences, for those who have not read the paper."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable

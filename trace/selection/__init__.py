@@ -9,8 +9,6 @@ generator)``; where rounds share something, the file also has ``prepare(source, 
 takes as ``prepared``.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable

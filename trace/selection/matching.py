@@ -4,8 +4,6 @@ Every source has mass 1/n and every chosen point takes mass 1/b. In whole units 
 a source holds ``b / gcd(n, b)`` of them and a point takes ``n / gcd(n, b)``, whether or not b divides n.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """`mmdmin`: the batch whose MMD to the source is least, chosen greedily (``app:domainnet-active``)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

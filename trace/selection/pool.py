@@ -1,7 +1,5 @@
 """What all policies share: rows of a pool, and which of them are left."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """`random`: the baseline of all policies."""
 
-from __future__ import annotations
-
 import math
 
 import torch

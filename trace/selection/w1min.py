@@ -1,7 +1,5 @@
 """`w1min`: the batch to which the source is cheapest to transport (``app:domainnet-active``)."""
 
-from __future__ import annotations
-
 import math
 
 import torch

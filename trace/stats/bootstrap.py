@@ -1,7 +1,5 @@
 """Bootstrap intervals for metrics: over rows, over clusters such as seeds, over seeds and candidates at once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ No model of the scores is needed, ties are safe. What the promise rests on is ex
 come about like the new one. A gate that accepts only where a score's whole interval is below keeps the promise.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

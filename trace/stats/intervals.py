@@ -1,7 +1,5 @@
 """Confidence intervals that hold for any number of samples: of means, shares and quantiles."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Scores are oriented so that higher predicts more harm. What is undefined is NaN with a reason.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

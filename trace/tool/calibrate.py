@@ -13,8 +13,6 @@ give the worst of each. The promise, for a new update that is exchangeable with 
     pac           with confidence 1 - DELTA over the past updates, at most a share A of harmful updates is accepted
 """
 
-from __future__ import annotations
-
 import argparse
 from decimal import ROUND_FLOOR, Context
 from pathlib import Path

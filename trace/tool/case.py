@@ -1,7 +1,5 @@
 """From options to diagnostics of one update on several anchors: every model sees every sample once."""
 
-from __future__ import annotations
-
 import argparse
 import warnings
 from collections.abc import Sequence

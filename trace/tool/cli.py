@@ -1,7 +1,5 @@
 """One entry for all commands, and one place where failures become a sentence and exit code 3."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -24,8 +24,6 @@ anchor's training rows. Where no model was trained on --source and --target eith
 The exit code is 0, or 3 after an error.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from ..io.writing import check_outputs, strict_json, write_output

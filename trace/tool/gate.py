@@ -23,8 +23,6 @@ and may have
     anchors: [photos, maps]        must be among the diagnosed; any others are judged too
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The options that name models and data, and the values of those that are more than a word."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import difflib

@@ -1,7 +1,5 @@
 """The HTML page of a command."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

@@ -17,8 +17,6 @@ A policy is a YAML file:
 Only a threshold, or past with max_harmful_accepted, or a calibration is needed. Paths are relative to the policy.
 """
 
-from __future__ import annotations
-
 import csv
 import difflib
 import io

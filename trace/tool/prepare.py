@@ -1,7 +1,5 @@
 """What has to be settled before anything is measured: columns, features, what is already known, and epsilon."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """All samples of a command, read with one understanding of classes, columns and pictures."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,7 +32,7 @@ class Scaling(NamedTuple):
     deviation: Tensor
 
     @classmethod
-    def of(cls, sources: Sequence[Part]) -> Scaling:
+    def of(cls, sources: Sequence[Part]) -> "Scaling":
         """From the sources' inputs; a constant column keeps its units."""
         x = torch.cat([part.sample.x for part in sources]).double()
         deviation = x.std(dim=0, correction=0)
@@ -70,7 +68,7 @@ class Anchor(NamedTuple):
     def parts(self) -> list[Part]:
         return [part for part in (self.source, self.val, self.test) if part is not None]
 
-    def scale(self, scaling: Scaling) -> Anchor:
+    def scale(self, scaling: Scaling) -> "Anchor":
         val, test = (None if part is None else scaling.scale(part) for part in (self.val, self.test))
         return Anchor(self.name, scaling.scale(self.source), val, test)
 

@@ -1,7 +1,5 @@
 """Seconds by stage, and the name of the running stage on a terminal."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator, Mapping

@@ -8,8 +8,6 @@ with the terms of `trace.estimators.anchor` as penalties. At ``f~ = f``, where a
 and so is the gradient that torch takes there. Logits beyond the clip of the loss get no gradient.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal, get_args

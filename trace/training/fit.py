@@ -4,8 +4,6 @@ Members do not see each other: each has its own data, step size, weight decay an
 that of training it alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Many small networks as one: a stack of k multilayer perceptrons whose layers are batched matrix products."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -33,7 +31,7 @@ class Stack(nn.Module):
         *,
         activation: str = "relu",
         dtype: torch.dtype = torch.float32,
-    ) -> Stack:
+    ) -> "Stack":
         """One member per generator, layers of ``sizes`` (inputs, hidden ..., outputs), initialised like `nn.Linear`."""
         if len(sizes) < 2 or not generators:
             raise ValueError(f"a stack needs input and output sizes and a generator per member, got sizes {sizes}")
@@ -56,14 +54,14 @@ class Stack(nn.Module):
             x = torch.baddbmm(b, act(x) if layer else x, w)
         return x
 
-    def select(self, members: Sequence[int]) -> Stack:
+    def select(self, members: Sequence[int]) -> "Stack":
         """A stack of copies of some members, in the given order and possibly repeated."""
         index = torch.as_tensor(list(members))
         return Stack([w.detach()[index] for w in self.weights], [b.detach()[index] for b in self.biases],
                      self.activation)  # fmt: skip
 
     @classmethod
-    def joined(cls, stacks: Sequence[Stack]) -> Stack:
+    def joined(cls, stacks: Sequence["Stack"]) -> "Stack":
         """The members of several stacks of one shape, in their order."""
         weights = [torch.cat([w.detach() for w in layer]) for layer in zip(*(s.weights for s in stacks), strict=True)]
         biases = [torch.cat([b.detach() for b in layer]) for layer in zip(*(s.biases for s in stacks), strict=True)]

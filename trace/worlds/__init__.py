@@ -9,8 +9,6 @@ without it, the world says that its P(y|x) does not change. Labels are 0 and 1, 
 has a ``num_classes``, as a field or a class variable.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import importlib

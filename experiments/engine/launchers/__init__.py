@@ -5,8 +5,6 @@ Each module has ``add_arguments(parser)`` for the options that are its own, and 
 the outcome of every run.
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import NamedTuple
 

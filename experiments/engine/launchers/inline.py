@@ -1,7 +1,5 @@
 """Runs one after the other, in this process."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

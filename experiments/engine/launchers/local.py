@@ -1,7 +1,5 @@
 """Runs in worker processes of this machine: a worker that dies costs its current run alone and is replaced."""
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

@@ -5,8 +5,6 @@ that takes steps from the step at which it was warned. A task that dies without 
 relaunch computes it.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import shlex
