@@ -104,7 +104,8 @@ def ranks(records: list[Record]) -> Table:
     return Table(
         caption=(
             "Active selection: Spearman's rho of every score with the change of the anchor's 0-1 risk, over the means "
-            f"of all rounds of {', '.join(policies_in(frame))} and over all rounds of all runs; 95% intervals over seeds."
+            f"of all rounds of {', '.join(policies_in(frame))} and over all rounds of all runs; 95% intervals over "
+            "seeds."
         ),
         header=["data", "score", "means, |Delta R|", "means, signed", "all rounds, |Delta R|", "all rounds, signed"],
         rows=rows,
