@@ -21,9 +21,9 @@ from ..analysis.anchoring import (
 )
 from ..analysis.cells import interval
 from ..engine.records import Record
-from .ledger import Finding, claim, grade, needs, unfinished
+from .ledger import Finding, claim, grade, needs, present
 
-ONE_SEED = unfinished("anchoring", "study with two seeds")
+TWO_SEEDS = "study with two seeds"
 
 
 @claim(
@@ -35,9 +35,7 @@ ONE_SEED = unfinished("anchoring", "study with two seeds")
 def anchor_penalty_protects(records: list[Record]) -> Finding:
     """Every penalty against the plain fine-tune, at equal target accuracy."""
     frame, holds, shown, beyond = anchoring_frame(records), [], [], []
-    if not (found := replicated_studies(frame)):
-        return ONE_SEED
-    for title, part in found:
+    for title, part in present(replicated_studies(frame), TWO_SEEDS):
         kinds = {kind: difference(part, kind, "plain", "abs_risk_change") for kind in PENALTIES}
         costs = {kind: difference(part, kind, "plain", "target_error").estimate for kind in PENALTIES}
         held = [kind for kind, found in kinds.items() if found.upper < 0 and costs[kind] <= TOLERANCE]
@@ -75,9 +73,7 @@ def _beyond_moving_less(title: str, part: DataFrame) -> str:
 def anchor_penalty_certifies(records: list[Record]) -> Finding:
     """The certificate of the chosen updates: does it hold, does it fall, and is it below the harm it should exclude."""
     frame, covered, fallen, useful, shown = anchoring_frame(records), [], [], [], []
-    if not (found := replicated_studies(frame)):
-        return ONE_SEED
-    for title, part in found:
+    for title, part in present(replicated_studies(frame), TWO_SEEDS):
         plain = at_equal_accuracy(part, "plain")
         best = lowest(part, PENALTIES, "anchor_upper")
         own = at_equal_accuracy(part, best)

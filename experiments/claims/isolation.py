@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 from pandas import DataFrame
 
 from ..analysis.cells import interval
 from ..analysis.isolation import isolation_frame, leak
 from ..analysis.summary import rank_correlation
 from ..engine.records import Record
-from .ledger import STABLE, Finding, claim, grade, needs, unfinished
-
-NO_STEPS = unfinished("isolation", "runs that vary the step size")
+from .ledger import STABLE, Finding, claim, grade, needs
 
 
 def _worlds(records: list[Record], vary: str) -> dict[str, DataFrame]:
@@ -19,11 +19,8 @@ def _worlds(records: list[Record], vary: str) -> dict[str, DataFrame]:
 
 
 @claim("app:synth-details", "Fixed shift: a larger model change goes with a larger |Delta R|", published="correlate")
-@needs("isolation")
-def model_change_is_isolated(records: list[Record]) -> Finding:
-    parts = _worlds(records, "lr")
-    if not parts:
-        return NO_STEPS
+@needs("isolation", functools.partial(_worlds, vary="lr"), "runs that vary the step size")
+def model_change_is_isolated(parts: dict[str, DataFrame]) -> Finding:
     found = {world: rank_correlation(part, "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0 for f in found.values()]
     return Finding(
@@ -35,11 +32,8 @@ def model_change_is_isolated(records: list[Record]) -> Finding:
 
 
 @claim("app:synth-details", "Fixed shift: the data-shift term stays constant", published="constant")
-@needs("isolation")
-def shift_stays_put(records: list[Record]) -> Finding:
-    parts = _worlds(records, "lr")
-    if not parts:
-        return NO_STEPS
+@needs("isolation", functools.partial(_worlds, vary="lr"), "runs that vary the step size")
+def shift_stays_put(parts: dict[str, DataFrame]) -> Finding:
     distance = max(leak(part, "distance") for part in parts.values())
     penalty = max(leak(part, "emp_shift_ot") for part in parts.values())
     still, leaks = distance < 1 + STABLE, penalty > 1 + STABLE
@@ -54,11 +48,8 @@ def shift_stays_put(records: list[Record]) -> Finding:
 @claim(
     "app:synth-details", "Fixed training: the diagnostic tracks the rise of the risk with the shift", published="tracks"
 )
-@needs("isolation")
-def shift_is_isolated(records: list[Record]) -> Finding:
-    parts = _worlds(records, "severity")
-    if not parts:
-        return unfinished("isolation", "runs that vary the severity")
+@needs("isolation", functools.partial(_worlds, vary="severity"), "runs that vary the severity")
+def shift_is_isolated(parts: dict[str, DataFrame]) -> Finding:
     found = {world: rank_correlation(part, "bound_ot") for world, part in parts.items()}
     leaks = {world: leak(part, "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0.5 for f in found.values()]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
 from collections.abc import Callable
+from typing import Any
 
 from ..analysis import ridge as reading
 from ..analysis.ridge import agrees, closed_forms, closed_slope, middle_half, points
 from ..engine.records import Record
-from .ledger import Finding, Judge, Verdict, claim, first_case, needs, not_run
+from .ledger import Finding, Judge, Verdict, claim, first_case, needs
 
 SECTION, APPENDIX = "sec:theoretical_example", "app:ridge_derivation"
 STANDARD_ERRORS = 5.0
@@ -19,42 +19,57 @@ YES: Verdict = "reproduced"
 NO: Verdict = "not reproduced"
 
 
-def ridge_rule(read: Callable[..., list[Record]], *slopes: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:
+def ridge_rule(read: Callable[..., list[Record]], *slopes: str) -> Callable[[Callable[[Any], Finding]], Judge]:
     """A judge of the ridge records that ``read`` picks; where none has these slopes, the finding says so."""
 
-    def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
-        @functools.wraps(judge)
-        def judge_part(records: list[Record]) -> Finding:
-            found = read(records)
-            defined = found and all(closed_slope(found, name).num_records for name in slopes)
-            return judge(found) if defined else not_run("ridge")
+    def read_defined(records: list[Record]) -> list[Record]:
+        found = read(records)
+        return found if all(closed_slope(found, name).num_records for name in slopes) else []
 
-        return needs("ridge")(judge_part)
-
-    return wrap
+    return needs("ridge", read_defined, "such problem whose risk changes")
 
 
-def _order(closed: list[Record], name: str, order: float, yes: str, no: str) -> Finding:
-    slope = closed_slope(closed, name)
-    return first_case(
-        f"slope {slope.text()} in log|mu| for |mu| <= 0.1",
-        len(closed),
-        (agrees(slope, order), YES, yes),
-        (True, NO, no),
-    )
+def _order_claim(name: str, statement: str, curve: str, order: float, yes: str, no: str) -> None:
+    @claim(SECTION, statement, published=f"order {order:g}", name=name)
+    @ridge_rule(closed_forms, curve)
+    def judge(closed: list[Record]) -> Finding:
+        slope = closed_slope(closed, curve)
+        return first_case(
+            f"slope {slope.text()} in log|mu| for |mu| <= 0.1",
+            len(closed),
+            (agrees(slope, order), YES, yes),
+            (True, NO, no),
+        )
 
 
-@claim(SECTION, "For small shifts the covariate shift penalty is O(|mu|)", published="order 1")
-@ridge_rule(closed_forms, "shift_penalty")
-def shift_penalty_is_linear(closed: list[Record]) -> Finding:
-    return _order(closed, "shift_penalty", 1.0, "W1 = |mu|, and L_x tends to a constant above 0.", "Another order.")
-
-
-@claim(SECTION, "For small shifts the weights differ by O(|mu|^2)", published="order 2")
-@ridge_rule(closed_forms, "weight_change")
-def weight_change_is_quadratic(closed: list[Record]) -> Finding:
-    yes = "mu enters twice, in mu.w* and as the direction; the difference levels off beyond |mu|^2 = 1 + lambda."
-    return _order(closed, "weight_change", 2.0, yes, "The difference has another order.")
+for _name, _statement, _curve, _order, _yes, _no in (
+    (
+        "shift_penalty_is_linear",
+        "For small shifts the covariate shift penalty is O(|mu|)",
+        "shift_penalty",
+        1.0,
+        "W1 = |mu|, and L_x tends to a constant above 0.",
+        "Another order.",
+    ),
+    (
+        "weight_change_is_quadratic",
+        "For small shifts the weights differ by O(|mu|^2)",
+        "weight_change",
+        2.0,
+        "mu enters twice, in mu.w* and as the direction; the difference levels off beyond |mu|^2 = 1 + lambda.",
+        "The difference has another order.",
+    ),
+    (
+        "risk_change_is_linear",
+        "For small shifts the true risk difference grows linearly with |mu|",
+        "risk_change",
+        1.0,
+        "The change is of first order.",
+        "Delta R is Delta w, of order 2, times a vector that tends to a constant; O(|mu|) is an upper bound that is "
+        "not attained, and for large shifts the change levels off.",
+    ),
+):
+    _order_claim(_name, _statement, _curve, _order, _yes, _no)
 
 
 @claim(SECTION, "The model change penalty has a lower order than the shift penalty", published="order 2 against 1")
@@ -136,16 +151,6 @@ def weights_differ(closed: list[Record]) -> Finding:
             f"Equal where mu is orthogonal to w* (an angle of {angles} degrees): Delta w has the factor mu.w*.",
         ),
     )
-
-
-@claim(SECTION, "For small shifts the true risk difference grows linearly with |mu|", published="order 1")
-@ridge_rule(closed_forms, "risk_change")
-def risk_change_is_linear(closed: list[Record]) -> Finding:
-    no = (
-        "Delta R is Delta w, of order 2, times a vector that tends to a constant; O(|mu|) is an upper bound that is "
-        "not attained, and for large shifts the change levels off."
-    )
-    return _order(closed, "risk_change", 1.0, "The change is of first order.", no)
 
 
 @claim(APPENDIX, "Within the risk difference, Delta w is linear in the shift", published="order 1; order 2 before it")

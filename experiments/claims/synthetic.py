@@ -22,19 +22,19 @@ from ..analysis.synthetic import (
     published_pairs,
     travelling_pairs,
 )
-from ..engine.records import Record
-from .ledger import STABLE, Claim, Finding, claim, grade, needs, unfinished
+from .ledger import STABLE, Finding, claim, grade, needs, present
 
 PUBLISHED = ("blobs_shift", "moons_warp")
 """The paper's own worlds."""
 CALIBRATED = "development candidates, which c_h needs,"
 """What a grid lacks whose proxies are undefined."""
-NO_PAIRS = unfinished("synthetic", "pairs of the evaluated grid")
-NO_EXCERPT = unfinished("synthetic", "rows of the published table")
-NO_GRID = unfinished("synthetic", "pairs of the evaluated grid whose labels travel")
+PAIRS = "pairs of the evaluated grid"
+TRAVELLING = "pairs of the evaluated grid whose labels travel"
+INVARIANT = f"pairs with invariant labels beside {CALIBRATED}"
+ROWS = "rows of the published table"
 
 
-def _rank_claim(world: str, score: str, title: str) -> Claim:
+def _rank_claim(world: str, score: str, title: str) -> None:
     published = RANK_POWER[world, score]
 
     @claim(
@@ -43,12 +43,10 @@ def _rank_claim(world: str, score: str, title: str) -> Claim:
         published=f"{published:.3f}",
         name=f"rank_{world}_{score}",
     )
-    @needs("synthetic")
-    def judge(records: list[Record]) -> Finding:
-        frame = travelling_pairs(records)
-        parts = dict(by_setting(frame[frame["world"] == world], score, ["model"]))
-        if not parts:
-            return unfinished("synthetic", f"pairs of {world} beside {CALIBRATED}")
+    @needs("synthetic", travelling_pairs, TRAVELLING)
+    def judge(frame: DataFrame) -> Finding:
+        own = dict(by_setting(frame[frame["world"] == world], score, ["model"]))
+        parts = present(own, f"pairs of {world} beside {CALIBRATED}")
         found = {model: rank_correlation(part, score) for model, part in parts.items()}
         lowest = min(f.estimate for f in found.values())
         others = ", ".join(f"{model} {_rho(part, 'output_distance'):.3f}" for model, part in parts.items())
@@ -58,8 +56,6 @@ def _rank_claim(world: str, score: str, title: str) -> Claim:
             verdict=grade(lowest >= published - 0.02, lowest > 0.5),
             why=f"Model change alone ranks as follows on the same pairs: {others}.",
         )
-
-    return judge
 
 
 def _seeds(*parts: DataFrame) -> str:
@@ -71,21 +67,20 @@ def _rho(frame: DataFrame, score: str) -> float:
     return rank_correlation(frame, score).estimate
 
 
-RANKS = [
-    _rank_claim("blobs_shift", "proxy_ot", "Blobs, OT"),
-    _rank_claim("blobs_shift", "proxy_mmd", "Blobs, MMD"),
-    _rank_claim("moons_warp", "proxy_ot", "Moons, OT"),
-    _rank_claim("moons_warp", "proxy_mmd", "Moons, MMD"),
-]
+for _world, _score, _title in (
+    ("blobs_shift", "proxy_ot", "Blobs, OT"),
+    ("blobs_shift", "proxy_mmd", "Blobs, MMD"),
+    ("moons_warp", "proxy_ot", "Moons, OT"),
+    ("moons_warp", "proxy_mmd", "Moons, MMD"),
+):
+    _rank_claim(_world, _score, _title)
 
 
 @claim("sec:experiments", "The score keeps a strong monotonic association across all settings", published="rho > 0.75")
-@needs("synthetic")
-def monotone_everywhere(records: list[Record]) -> Finding:
-    frame = evaluated_pairs(records)
-    rhos = {name: _rho(part, "proxy_ot") for name, part in by_setting(frame, "proxy_ot", SETTING)}
-    if not rhos:
-        return unfinished("synthetic", f"pairs beside {CALIBRATED}")
+@needs("synthetic", evaluated_pairs, PAIRS)
+def monotone_everywhere(frame: DataFrame) -> Finding:
+    parts = by_setting(frame, "proxy_ot", SETTING)
+    rhos = present({name: _rho(part, "proxy_ot") for name, part in parts}, f"pairs beside {CALIBRATED}")
     strong = [name for name, rho in rhos.items() if rho > 0.75]
     weakest = min(rhos, key=lambda name: rhos[name])
     return Finding(
@@ -101,12 +96,13 @@ def monotone_everywhere(records: list[Record]) -> Finding:
     "P(y|x) is the same on source and target in the experiments",
     published="assumed throughout",
 )
-@needs("synthetic")
-def covariate_shift_is_kept(records: list[Record]) -> Finding:
-    frame = evaluated_pairs(records).query("world == 'blobs_shift' and model == 'logistic' and severity == 1")
-    kept, moved = (frame[frame["variant"] == v] for v in ("labels invariant", "labels travel"))
-    if kept.empty or moved.empty:
-        return unfinished("synthetic", "Blobs with invariant labels")
+@needs("synthetic", evaluated_pairs, PAIRS)
+def covariate_shift_is_kept(frame: DataFrame) -> Finding:
+    blobs = frame.query("world == 'blobs_shift' and model == 'logistic' and severity == 1")
+    kept, moved = (
+        present(blobs[blobs["variant"] == v], "Blobs with invariant labels")
+        for v in ("labels invariant", "labels travel")
+    )
     a, b = (part["abs_risk_change"].median() for part in (kept, moved))
     published = EXCERPT[2].risk_change
     return Finding(
@@ -122,13 +118,10 @@ def covariate_shift_is_kept(records: list[Record]) -> Finding:
 
 
 @claim("sec:experiments", "The score ranks updates under covariate shift", published="rho 0.76 to 0.98")
-@needs("synthetic")
-def ranks_under_true_covariate_shift(records: list[Record]) -> Finding:
-    frame = evaluated_pairs(records).query("variant == 'labels invariant'")
+@needs("synthetic", lambda records: evaluated_pairs(records).query("variant == 'labels invariant'"), INVARIANT)
+def ranks_under_true_covariate_shift(frame: DataFrame) -> Finding:
     parts = by_setting(frame, "proxy_ot", ["world", "model"])
-    found = {name: rank_correlation(part, "proxy_ot") for name, part in parts}
-    if not found:
-        return unfinished("synthetic", f"pairs with invariant labels beside {CALIBRATED}")
+    found = present({name: rank_correlation(part, "proxy_ot") for name, part in parts}, INVARIANT)
     lows = [f.lower > 0.75 for f in found.values()]
     largest = frame["abs_risk_change"].median()
     return Finding(
@@ -140,11 +133,8 @@ def ranks_under_true_covariate_shift(records: list[Record]) -> Finding:
 
 
 @claim("abstract", "TRACE diagnostics are valid: the bound holds", published="valid")
-@needs("synthetic")
-def bound_is_valid(records: list[Record]) -> Finding:
-    frame = evaluated_pairs(records)
-    if frame.empty:
-        return NO_PAIRS
+@needs("synthetic", evaluated_pairs, PAIRS)
+def bound_is_valid(frame: DataFrame) -> Finding:
     held, ratio = covers(frame, "bound_ot")
     alone, alone_ratio = covers(frame, "model_change")
     return Finding(
@@ -158,81 +148,70 @@ def bound_is_valid(records: list[Record]) -> Finding:
     )
 
 
-def _severity_claim(name: str, label: str, statement: str, published: str, column: str) -> Claim:
-    @needs("synthetic")
-    def judge(records: list[Record]) -> Finding:
-        frame = travelling_pairs(records)
-        grows, shown = [], []
-        for (world, model), part in frame[frame["world"].isin(PUBLISHED)].groupby(["world", "model"], sort=False):
-            means = part.groupby("severity")[column].mean().tolist()
-            up = sum(b > a for a, b in pairwise(means))
-            grows.append(up == len(means) - 1)
-            shown.append(f"{world}, {model}: {up} of {len(means) - 1} steps up, {means[0]:.3g} to {means[-1]:.3g}")
-        if not shown:
-            return unfinished("synthetic", " or ".join(PUBLISHED))
+def _severity_claim(name: str, label: str, statement: str, published: str, column: str) -> None:
+    @claim(label, statement, published=published, name=name)
+    @needs("synthetic", travelling_pairs, TRAVELLING)
+    def judge(frame: DataFrame) -> Finding:
+        parts = frame[frame["world"].isin(PUBLISHED)].groupby(["world", "model"], sort=False)
+        curves = {key: part.groupby("severity")[column].mean().tolist() for key, part in parts}
+        rises = [sum(b > a for a, b in pairwise(means)) for means in present(curves, " or ".join(PUBLISHED)).values()]
+        grows = [up == len(means) - 1 for up, means in zip(rises, curves.values(), strict=True)]
         return Finding(
-            measured="; ".join(shown),
+            measured="; ".join(
+                f"{world}, {model}: {up} of {len(means) - 1} steps up, {means[0]:.3g} to {means[-1]:.3g}"
+                for up, ((world, model), means) in zip(rises, curves.items(), strict=True)
+            ),
             runs=len(frame),
             verdict=grade(all(grows), any(grows)),
             why="Means over all pairs of a severity, from the mildest to the strongest.",
         )
 
-    return claim(label, statement, published=published, name=name)(judge)
+
+for _row in (
+    ("bound_grows", "tab:combined-excerpt-app", "The bound grows with severity", "monotonic", "bound_ot"),
+    ("emp_shift_grows", "sec:experiments", "The Empirical Shift term grows", "grows", "emp_shift_ot"),
+    ("transport_grows", "app:synth-details", "The OT distance grows", "increases", "distance"),
+    ("mmd_grows", "app:synth-details", "RBF-MMD grows with severity", "increases", "mmd"),
+    ("risk_grows", "app:synth-details", "|Delta R| grows", "0.047 to 0.71; 0.017 to 0.33", "abs_risk_change"),
+):
+    _severity_claim(*_row)
 
 
-GROWTH = [
-    _severity_claim(
-        "bound_grows", "tab:combined-excerpt-app", "The bound grows with severity", "monotonic", "bound_ot"
-    ),
-    _severity_claim("emp_shift_grows", "sec:experiments", "The Empirical Shift term grows", "grows", "emp_shift_ot"),
-    _severity_claim("transport_grows", "app:synth-details", "The OT distance grows", "increases", "distance"),
-    _severity_claim("mmd_grows", "app:synth-details", "RBF-MMD grows with severity", "increases", "mmd"),
-    _severity_claim(
-        "risk_grows", "app:synth-details", "|Delta R| grows", "0.047 to 0.71; 0.017 to 0.33", "abs_risk_change"
-    ),
-]
-
-
-def excerpt_row(records: list[Record], index: int) -> DataFrame:
-    """Our pairs of a published row, with the model that the paper's sizes fit."""
-    model = "logistic" if EXCERPT[index].world == "blobs_shift" else "mlp"
-    return excerpt_part(published_pairs(records), EXCERPT[index], model)
-
-
-def _size_claim(index: int, column: str, *, squared: bool, statement: str) -> Claim:
-    """Whether a published size is met within a factor, in the reading that fits the table best."""
+def _size_claim(index: int, column: str, squared: bool, statement: str) -> None:
+    """Whether a published size is met within a factor, in the reading and with the model that fit the table best."""
     row = EXCERPT[index]
-    published = getattr(row, column)
+    published, model = getattr(row, column), "logistic" if row.world == "blobs_shift" else "mlp"
 
-    @needs("synthetic")
-    def judge(records: list[Record]) -> Finding:
-        part = excerpt_row(records, index)
-        if part.empty:
-            return NO_EXCERPT
+    @claim(
+        "tab:combined-excerpt-app",
+        statement,
+        published=f"{published:g}",
+        name=f"excerpt_{row.world}_{row.severity:g}_{row.n}_{column}".replace(".", ""),
+    )
+    @needs("synthetic", lambda records: excerpt_part(published_pairs(records), row, model), ROWS)
+    def judge(part: DataFrame) -> Finding:
         ours = excerpt_terms(part, squared=squared)[column]
         factor = max(ours.mean() / published, published / ours.mean())
-        reading = "squared output distance" if squared else "as the text defines it"
+        reading = "Squared output distance" if squared else "As the text defines it"
         return Finding(
             measured=f"{ours.mean():.3g} (seeds {ours.min():.3g} to {ours.max():.3g})",
             runs=len(part),
             verdict=grade(factor <= NEAR, factor <= 3),
-            why=f"{reading.capitalize()}: within a factor of {factor:.2f} of the printed value.",
+            why=f"{reading}: within a factor of {factor:.2f} of the printed value.",
         )
 
-    name = f"excerpt_{row.world}_{row.severity:g}_{row.n}_{column}".replace(".", "")
-    return claim("tab:combined-excerpt-app", statement, published=f"{published:g}", name=name)(judge)
 
-
-SIZES = [
-    _size_claim(0, "risk_change", squared=False, statement="Blobs, tr=0.25, n=1000: |Delta R|"),
-    _size_claim(2, "risk_change", squared=False, statement="Blobs, tr=1.0, n=2000: |Delta R|"),
-    _size_claim(2, "model_change", squared=True, statement="Blobs, tr=1.0, n=2000: ModelChange"),
-    _size_claim(4, "risk_change", squared=False, statement="Moons, alpha=0.25: the risk change is minimal"),
-    _size_claim(6, "risk_change", squared=False, statement="Moons, alpha=2: the risk degrades significantly"),
-    _size_claim(6, "bound_ot", squared=False, statement="Moons, alpha=2: the diagnostic"),
-    _size_claim(6, "model_change", squared=False, statement="Moons, alpha=2: ModelChange spikes"),
-    _size_claim(6, "emp_shift_ot", squared=False, statement="Moons, alpha=2: EmpShift"),
-]
+for _index, _column, _squared, _statement in (
+    (0, "risk_change", False, "Blobs, tr=0.25, n=1000: |Delta R|"),
+    (2, "risk_change", False, "Blobs, tr=1.0, n=2000: |Delta R|"),
+    (2, "model_change", True, "Blobs, tr=1.0, n=2000: ModelChange"),
+    (4, "risk_change", False, "Moons, alpha=0.25: the risk change is minimal"),
+    (6, "risk_change", False, "Moons, alpha=2: the risk degrades significantly"),
+    (6, "bound_ot", False, "Moons, alpha=2: the diagnostic"),
+    (6, "model_change", False, "Moons, alpha=2: ModelChange spikes"),
+    (6, "emp_shift_ot", False, "Moons, alpha=2: EmpShift"),
+):
+    _size_claim(_index, _column, _squared, _statement)
 
 
 @claim(
@@ -240,11 +219,8 @@ SIZES = [
     "Blobs: ModelChange dominates at mild severities, both terms grow under stronger shifts",
     published="ModelChange > 99% in all rows",
 )
-@needs("synthetic")
-def model_change_dominates_when_mild(records: list[Record]) -> Finding:
-    frame = travelling_pairs(records).query("world == 'blobs_shift'")
-    if frame.empty:
-        return NO_GRID
+@needs("synthetic", lambda records: travelling_pairs(records).query("world == 'blobs_shift'"), TRAVELLING)
+def model_change_dominates_when_mild(frame: DataFrame) -> Finding:
     means = frame.groupby("severity")[["model_change", "bound_ot"]].mean()
     shares = means["model_change"] / means["bound_ot"]
     crossings = shares.index[shares < 0.5]
@@ -268,12 +244,9 @@ def model_change_dominates_when_mild(records: list[Record]) -> Finding:
     "Moons, alpha=0.25: ModelChange stays where it was at alpha=0 while EmpShift rises",
     published="0.50 to 0.48; 0.06 to 0.32",
 )
-@needs("synthetic")
-def benign_shift_leaves_the_model(records: list[Record]) -> Finding:
-    frame = published_pairs(records).query("world == 'moons_warp' and n == 2000")
-    before, after = (frame[frame["severity"] == s] for s in (0.0, 0.25))
-    if before.empty or after.empty:
-        return NO_EXCERPT
+@needs("synthetic", lambda records: published_pairs(records).query("world == 'moons_warp' and n == 2000"), ROWS)
+def benign_shift_leaves_the_model(frame: DataFrame) -> Finding:
+    before, after = (present(frame[frame["severity"] == s], ROWS) for s in (0.0, 0.25))
     change = after["model_change"].mean() / before["model_change"].mean()
     rise = after["emp_shift_ot"].mean() / before["emp_shift_ot"].mean()
     stable, rises = abs(change - 1) < STABLE, rise > 1 + STABLE
@@ -288,11 +261,8 @@ def benign_shift_leaves_the_model(records: list[Record]) -> Finding:
 
 
 @claim("app:gate-scores", "Leaving out the generalisation gaps does not change the ranking", published="no effect")
-@needs("synthetic")
-def gaps_do_not_rank(records: list[Record]) -> Finding:
-    frame = evaluated_pairs(records)
-    if frame.empty:
-        return NO_PAIRS
+@needs("synthetic", evaluated_pairs, PAIRS)
+def gaps_do_not_rank(frame: DataFrame) -> Finding:
     parts = [part for _, part in frame.groupby(SETTING)]
     agreements = [spearman(part["bound_ot"], part["bound_ot"] - part["gaps"]).value for part in parts]
     return Finding(
@@ -308,13 +278,12 @@ def gaps_do_not_rank(records: list[Record]) -> Finding:
     "Adding the shift term keeps the score monotone in |Delta R|",
     published="preserves rank ordering",
 )
-@needs("synthetic")
-def shift_term_helps(records: list[Record]) -> Finding:
-    frame = plain_pairs(records)
-    parts = by_setting(frame, "proxy_ot", ["world", "model"])
+@needs("synthetic", plain_pairs, TRAVELLING)
+def shift_term_helps(frame: DataFrame) -> Finding:
+    parts = present(
+        list(by_setting(frame, "proxy_ot", ["world", "model"])), f"pairs whose labels travel beside {CALIBRATED}"
+    )
     gains = {name: _rho(part, "proxy_ot") - _rho(part, "output_distance") for name, part in parts}
-    if not gains:
-        return unfinished("synthetic", f"pairs whose labels travel beside {CALIBRATED}")
     worse = [name for name, gain in gains.items() if gain < -0.01]
     return Finding(
         measured="; ".join(f"{name} {gain:+.3f}" for name, gain in gains.items()),
@@ -327,14 +296,11 @@ def shift_term_helps(records: list[Record]) -> Finding:
 
 
 @claim("subsec:mmd_alternative_brief", "The MMD variant has lower variance and is more stable", published="often")
-@needs("synthetic")
-def mmd_is_more_stable(records: list[Record]) -> Finding:
-    frame = plain_pairs(records)
+@needs("synthetic", plain_pairs, TRAVELLING)
+def mmd_is_more_stable(frame: DataFrame) -> Finding:
     settings = frame.groupby(["world", "model", "severity", "n", "n_target", "weight_decay"])
     terms = settings[["emp_shift_ot", "emp_shift_mmd"]]
-    variation = (terms.std() / terms.mean()).where(terms.mean() > 0).dropna()
-    if variation.empty:
-        return NO_GRID
+    variation = present((terms.std() / terms.mean()).where(terms.mean() > 0).dropna(), TRAVELLING)
     ratios = variation["emp_shift_mmd"] / variation["emp_shift_ot"]
     share = (variation["emp_shift_mmd"] < variation["emp_shift_ot"]).mean()
     return Finding(
@@ -350,11 +316,11 @@ def mmd_is_more_stable(records: list[Record]) -> Finding:
     "On Blobs the debiased Sinkhorn divergence approximates the true W1",
     published="stable and accurate",
 )
-@needs("synthetic")
-def blobs_sinkhorn_is_w1(records: list[Record]) -> Finding:
-    frame = published_pairs(records).query("world == 'blobs_shift' and model == 'logistic'")
-    if frame.empty or "wasserstein1" not in frame:
-        return NO_EXCERPT
+@needs(
+    "synthetic", lambda records: published_pairs(records).query("world == 'blobs_shift' and model == 'logistic'"), ROWS
+)
+def blobs_sinkhorn_is_w1(frame: DataFrame) -> Finding:
+    present(frame.columns.intersection(["wasserstein1"]), ROWS)
     moved = frame[frame["severity"] > 0]
     ratios, squares = (
         (moved["transport"] / moved["wasserstein1"] ** power).groupby(moved["severity"]).mean() for power in (1, 2)
@@ -369,11 +335,8 @@ def blobs_sinkhorn_is_w1(records: list[Record]) -> Finding:
 
 
 @claim("subsec:mmd_alternative_brief", "The MMD bound can be more conservative", published="sometimes")
-@needs("synthetic")
-def mmd_is_more_conservative(records: list[Record]) -> Finding:
-    frame = plain_pairs(records)
-    if frame.empty:
-        return NO_GRID
+@needs("synthetic", plain_pairs, TRAVELLING)
+def mmd_is_more_conservative(frame: DataFrame) -> Finding:
     share = (frame["bound_mmd"] > frame["bound_ot"]).mean()
     ratios = covers(frame, "bound_mmd")[1], covers(frame, "bound_ot")[1]
     return Finding(
