@@ -4,13 +4,14 @@
 find the runs, is the variant's name unless the YAML says otherwise. Its ``sweep:`` block, a list of values per key,
 expands to a grid, and a list of such blocks to the union of their grids. On the command line ``key=a,b`` or
 ``key=[a,b]`` sweeps a plain field in every block and is the value of a field that is a list; one value pins a swept
-key. ``candidates.0.lr=3`` reaches into lists and mappings. Where a block lists ``"*"`` for a key, a value on the
+key. ``models.0.lr=3`` reaches into lists and mappings. Where a block lists ``"*"`` for a key, a value on the
 command line runs only the blocks that list it, and those with ``"*"``.
 """
 
 import copy
 import dataclasses
 import difflib
+import functools
 import importlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,9 @@ ANY = "*"
 
 Schema = TypeVar("Schema")
 Block = dict[str, list[Any]]
+
+_hints = functools.cache(get_type_hints)
+_structure = functools.cache(OmegaConf.structured)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +210,7 @@ def kind_of(schema: type, key: str, origin: str) -> Any:
     kind: Any = schema
     for name in key.split("."):
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            hints = get_type_hints(kind)
+            hints = _hints(kind)
             names = [field.name for field in dataclasses.fields(kind)]
             if name not in names:
                 nearest = difflib.get_close_matches(name, names, n=1)
@@ -308,7 +312,7 @@ def _merge(schema: type, point: Mapping[str, Any], origin: str) -> DictConfig:
     for key in point:
         kind_of(schema, key, origin)
     try:
-        return OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(point)))  # type: ignore[return-value]
+        return OmegaConf.merge(_structure(schema), dict(point))  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         raise _refusal(error, origin) from error
 
