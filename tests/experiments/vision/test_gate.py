@@ -9,7 +9,7 @@ from experiments import gate
 from experiments.engine.config import expand
 from experiments.engine.errors import UserError
 from experiments.engine.run import Context
-from experiments.gate import Candidate, run
+from experiments.gate import FineTune, run
 from experiments.vision import study
 from tests.experiments.vision.checkpoints import Killed
 
@@ -66,7 +66,7 @@ def test_what_candidates_of_a_seed_share_is_computed_once(configs, new_context, 
     assert calls == {"q": 1, "candidate": 5, "shift": 1}
     views = sorted(path.name for path in store.glob(".shared/view/*.pt"))
     assert len(views) == 2  # both domains at the depth of a block; a head sees the features themselves
-    run(replace(configs["block"], candidate=Candidate(name="other", depth="block", epochs=1)), new_context(store))
+    run(replace(configs["block"], candidate=FineTune(name="other", depth="block", epochs=1)), new_context(store))
     assert sorted(path.name for path in store.glob(".shared/view/*.pt")) == views
     run(replace(configs["head"], seed=1), new_context(store))
     assert calls == {"q": 2, "candidate": 7, "shift": 2}
@@ -106,18 +106,18 @@ def test_a_constant_moves_outputs_and_no_risk(configs, new_context):
 
 def test_a_gate_without_a_candidate_says_so(config, new_context):
     with pytest.raises(UserError, match="there is no candidate: name a variant that lists them"):
-        run(replace(config, candidate=Candidate()), new_context())
+        run(replace(config, candidate=FineTune()), new_context())
 
 
 def test_an_unknown_depth_is_refused(config, new_context):
     with pytest.raises(UserError, match="depth 'neck' is unknown: take one of head, block, full"):
-        run(replace(config, candidate=Candidate(name="deep", depth="neck")), new_context())
+        run(replace(config, candidate=FineTune(name="deep", depth="neck")), new_context())
 
 
 def test_a_whole_network_is_a_candidate(config, new_context, tmp_path):
     """With steps of nothing it is Q, up to the order of sums; with real ones it is another update than the head's."""
-    candidates = [Candidate(name="full", depth="full", lr=lr, epochs=1) for lr in (1e-12, 0.01)]
-    candidates.append(Candidate(name="full", lr=0.01, epochs=1))
+    candidates = [FineTune(name="full", depth="full", lr=lr, epochs=1) for lr in (1e-12, 0.01)]
+    candidates.append(FineTune(name="full", lr=0.01, epochs=1))
     still, moved, head = (run(replace(config, candidate=c), new_context(tmp_path / "runs")) for c in candidates)
     assert still["error_change"] == 0
     assert still["output_distance"] < 1e-9 < moved["output_distance"]
@@ -128,7 +128,7 @@ def test_a_whole_network_is_a_candidate(config, new_context, tmp_path):
 @pytest.mark.parametrize("kill_at", [1, 2, 3, 4])
 def test_a_run_that_was_killed_goes_on_to_the_same_record(config, new_context, monkeypatch, depth, kill_at):
     """In Q's training, at its end, in the candidate's, and at its end."""
-    made = replace(config, candidate=Candidate(name="update", depth=depth, lr=0.01, epochs=2))
+    made = replace(config, candidate=FineTune(name="update", depth=depth, lr=0.01, epochs=2))
     whole, saves, save = new_context(), [], Context.save
     expected = run(made, whole)
 

@@ -10,7 +10,7 @@ from experiments.vision.batches import Rows
 from experiments.vision.classifier import at_depth, new_classifier
 from experiments.vision.finetune import TrainSpec, train
 from experiments.vision.study import Domain, error, sample
-from experiments.vision.views import View, beside, features_of, heads
+from experiments.vision.views import HeadView, beside, features_of, heads
 from trace import Sample, diagnose
 from trace.evidence import Known, measure_shift
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-valida
 
 
 def view(model, domain):
-    return View(*(features_of(model, rows, device="cpu") for rows in domain))
+    return HeadView(*(features_of(model, rows, device="cpu") for rows in domain))
 
 
 @pytest.fixture(scope="module")
