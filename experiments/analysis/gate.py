@@ -76,7 +76,8 @@ def subsets(records: list[Record]) -> list[tuple[str, DataFrame]]:
     found = []
     for data, part in gate_frame(records).groupby("data", sort=False):
         plain = part[part["kind"] == "plain"]
-        found.append((f"{data}, fine-tunes", plain))
+        if len(plain):
+            found.append((f"{data}, fine-tunes", plain))
         if len(plain) < len(part):
             found.append((f"{data}, with controls", part))
     return found

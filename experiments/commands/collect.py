@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..engine.config import CONFIGS, metrics_version, variants, whole_grid
 from ..engine.errors import UserError
-from ..engine.records import RECORDS, Record, read_records, write_records
+from ..engine.records import RECORDS, read_records, write_records
 from ..engine.store import RUNS, experiments_in, finished_records
 
 TRIALS = ("smoke",)
@@ -78,7 +78,9 @@ def collect(
             if variant not in TRIALS
             for run in whole_grid(folder.name, variant, values, configs=configs)
         }
-        kept = {name: r for name, r in before.items() if everything or (name in grid and _current(r))}
+        version = metrics_version(folder.name)
+        current = {name for name, r in before.items() if name in grid and r.get("metrics_version", 1) == version}
+        kept = {name: r for name, r in before.items() if everything or name in current}
         taken = {r["run_id"]: r for r in finished if everything or r["run_id"] in grid}
         after = kept | taken
         if after:
@@ -86,7 +88,3 @@ def collect(
         new, dropped = len(set(after) - set(before)), len(set(before) - set(after))
         counts[folder.name] = Counts(new, len(after), len(finished) - len(taken), dropped)
     return counts
-
-
-def _current(record: Record) -> bool:
-    return bool(record.get("metrics_version", 1) == metrics_version(record["experiment"]))

@@ -159,7 +159,11 @@ def directories_in(folder: Path) -> list[RunDirectory]:
 def finished_records(folder: Path) -> Iterator[Record]:
     """The records of all finished runs in an experiment's folder, with the columns of its version."""
     found = (RunDirectory(path.parent).record() for path in sorted(folder.glob("*/record.json")))
-    return (record for record in found if record.get("metrics_version", 1) == metrics_version(folder.name))
+    try:
+        version = metrics_version(folder.name)
+    except UserError:  # its module is gone: there is no other version
+        return found
+    return (record for record in found if record.get("metrics_version", 1) == version)
 
 
 def unwritable(error: OSError, consequence: str = "what is finished is kept") -> UserError:

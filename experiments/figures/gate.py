@@ -53,7 +53,7 @@ def curves(records: list[Record]) -> Figure:
     for row, (title, frame) in zip(grid, found, strict=True):
         tau = GATE_TAU if both_kinds(frame, GATE_TAU) else float(frame["error_change"].median())
         harm = harmful(frame, tau)
-        for name in DRAWN:
+        for name in DRAWN if both_kinds(frame, tau) else ():
             false, true, _ = roc_curve(harm, frame[name])
             precision, recall, _ = precision_recall_curve(harm, frame[name])
             for ax, x, y in ((row[0], false, true), (row[1], recall, precision)):

@@ -9,9 +9,16 @@ import pytest
 
 from experiments.__main__ import main
 from experiments.engine.records import ROOT, read_records
-from tests.experiments.test_new_world import copy as copy  # a checkout without results
 
 ADOPT = [sys.executable, "-m", "experiments", "adopt"]
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A checkout without results."""
+    for name in ("trace", "experiments", "configs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
 
 
 def test_nothing_to_adopt(tmp_path):

@@ -43,12 +43,12 @@ def test_a_trial_does_not_enter_the_records_of_its_grid(tmp_path, configs):
     grid = expand(TOY, [], configs=configs)
     trial = expand(TOY, ["layers=[128]"], configs=configs)
     counts, ids = collected(tmp_path, configs, [*grid, *trial])
-    assert counts == (3, 3, 3)
+    assert counts == (3, 3, 3, 0)
     assert ids == {run.run_id for run in grid}
     assert "3 left out" in counts.text()
     assert "--all" in counts.text()
-    assert collected(tmp_path, configs, [], everything=True)[0] == (3, 6, 0)
-    assert collected(tmp_path, configs, [])[0] == (0, 6, 0), "what was taken on purpose stays"
+    assert collected(tmp_path, configs, [], everything=True)[0] == (3, 6, 0, 0)
+    assert collected(tmp_path, configs, [])[0] == (0, 3, 3, 3), "what no config asks for goes"
 
 
 def test_an_open_key_takes_new_values_but_nothing_else_of_their_runs(tmp_path, configs):
@@ -56,28 +56,28 @@ def test_an_open_key_takes_new_values_but_nothing_else_of_their_runs(tmp_path, c
     changed = expand(TOY, ["mode=fail", "layers=[3]"], configs=configs)
     assert (len(new), len(changed)) == (2, 2)
     counts, ids = collected(tmp_path, configs, [*new, *changed])
-    assert counts == (2, 2, 2)
+    assert counts == (2, 2, 2, 0)
     assert ids == {run.run_id for run in new}
 
 
 def test_every_profile_has_its_own_grids(tmp_path, configs):
     paper = expand(TOY, ["config=paper"], configs=configs)
     counts, _ = collected(tmp_path, configs, [*paper, Run(TOY, Config(profile="paper", seed=2))])
-    assert counts == (2, 2, 1)
+    assert counts == (2, 2, 1, 0)
     (other,) = (Run(TOY, Config(profile="mine")),)
-    assert collected(tmp_path, configs, [other])[0] == (0, 2, 2)
+    assert collected(tmp_path, configs, [other])[0] == (0, 2, 2, 0)
 
 
 def test_nothing_but_trials_writes_nothing(tmp_path, configs):
     counts, ids = collected(tmp_path, configs, expand(TOY, ["seed=9"], configs=configs))
-    assert counts == (0, 0, 2)
+    assert counts == (0, 0, 2, 0)
     assert ids == set()
 
 
 def test_smoke_runs_and_runs_without_any_yaml_are_trials(tmp_path, configs):
-    assert collected(tmp_path, configs, expand(TOY, ["config=smoke"], configs=configs))[0] == (0, 0, 1)
+    assert collected(tmp_path, configs, expand(TOY, ["config=smoke"], configs=configs))[0] == (0, 0, 1, 0)
     own = [Run(TOY, Config(seed=seed)) for seed in range(3)]
-    assert collected(tmp_path / "own", tmp_path / "nowhere", own)[0] == (0, 0, 3)
+    assert collected(tmp_path / "own", tmp_path / "nowhere", own)[0] == (0, 0, 3, 0)
     assert collected(tmp_path / "own", tmp_path / "nowhere", [], everything=True)[0] == Counts(3, 3)
 
 

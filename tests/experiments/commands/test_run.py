@@ -210,17 +210,17 @@ def test_command_line_reports_failures(tmp_path, counter):
 def test_collect_is_sorted_stable_and_keeps_others(tmp_path, counter):
     runs, records = tmp_path / "runs", tmp_path / "records"
     list(inline.launch(grid(4), runs=runs))
-    assert collect(runs, records, everything=True) == {TOY: (4, 4, 0)}
+    assert collect(runs, records, everything=True) == {TOY: (4, 4, 0, 0)}
     path = records / f"{TOY}.jsonl"
     first = path.read_text()
-    assert collect(runs, records, everything=True) == {TOY: (0, 4, 0)}
+    assert collect(runs, records, everything=True) == {TOY: (0, 4, 0, 0)}
     assert path.read_text() == first
     ids = [record["run_id"] for record in read_records(path)]
     assert ids == sorted(ids)
     for record in runs.glob("*/*/record.json"):
         record.unlink()
     list(inline.launch(grid(1, scale=3.0), runs=runs))
-    assert collect(runs, records, everything=True) == {TOY: (1, 5, 0)}
+    assert collect(runs, records, everything=True) == {TOY: (1, 5, 0, 0)}
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
@@ -432,12 +432,12 @@ def test_an_experiment_refuses_before_anything_is_launched(tmp_path, counter, mo
     [
         (["synthetic", "world=nothing"], "there is no world 'nothing'"),
         (["synthetic", "world=blobs_shift", "options={rotatoin: 3}"], "has no field 'rotatoin'"),
-        (["synthetic", "world=mixture_shift", "labels=invariant"], "has no field 'labels'"),
+        (["synthetic", "world=moons_warp", "options.dim=3"], "has no field 'dim'"),
         (["isolation", "world=blob_shift"], "there is no world 'blob_shift'"),
         (["gate"], "holds no emoji .*data emoji"),
         (["active", "data=nothing"], "nothing.yaml does not exist: data is one of"),
         (["active", "policy=best"], "policy must be one of"),
-        (["gate", "candidates.3.lr=-1"], "lr is -1.0: it must be positive"),
+        (["gate", "candidate.lr=-1"], "lr is -1.0: it must be positive"),
     ],
 )
 def test_data_worlds_and_keys_are_checked_first(arguments, message, tmp_path, monkeypatch):
