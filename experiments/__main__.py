@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -39,8 +40,11 @@ def main(arguments: list[str]) -> None:
     module.add_arguments(parser)
     try:
         module.main(parser.parse_intermixed_args(options))  # options may stand between keys
+        sys.stdout.flush()
     except UserError as error:
         raise SystemExit(str(error)) from error
+    except BrokenPipeError:  # a reader that has seen enough, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def check(config: Config) -> None:
         raise UserError(f"policy must be one of {', '.join(names())}, got {config.policy!r}")
     if config.batch < 1 or config.rounds < 1:
         raise UserError(f"batch is {config.batch} and rounds {config.rounds}: both must be at least 1")
-    config.settings()
+    config.check_numbers()
     check_data(config, config.source, config.target)
 
 
@@ -67,7 +67,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     source, target = study.domain(config.source), study.domain(config.target)
     _check_pool(config, len(target.train))
     q = study.source_model(source, context)
-    anchor, pool = Anchor.of(config, source, context), target.train.x.float()
+    anchor, pool = SourceSide.of(config, source, context), target.train.x.float()
     labelled = torch.empty(0, dtype=torch.long)
     chosen_by = policy(config.policy)
     prepared = {} if chosen_by.prepare is None else {"prepared": chosen_by.prepare(anchor.x, pool)}
@@ -96,7 +96,7 @@ def _check_pool(config: Config, size: int) -> None:
         )
 
 
-class Anchor(NamedTuple):
+class SourceSide(NamedTuple):
     """The source's training features ``[n, k]``, with what no round changes."""
 
     x: Tensor
@@ -105,7 +105,7 @@ class Anchor(NamedTuple):
     """Sinkhorn divergence between halves of it."""
 
     @classmethod
-    def of(cls, config: Config, source: Domain[Rows], context: Context) -> Anchor:
+    def of(cls, config: Config, source: Domain[Rows], context: Context) -> SourceSide:
         """Computed once for all runs of a seed."""
         x, s = source.train.x.float(), config.settings()
 
@@ -123,7 +123,7 @@ class Anchor(NamedTuple):
         return cls(x, *context.shared("anchor", key, measure, classes=(SelfTransport, Solution)))
 
 
-class Distances(NamedTuple):
+class RoundDistances(NamedTuple):
     """To the source's training features."""
 
     labelled: Shift
@@ -134,10 +134,12 @@ class Distances(NamedTuple):
     """As many held-out images of the source as there are labels: what no shift looks like at this size."""
 
 
-def _distances(config: Config, anchor: Anchor, source: Domain[Rows], labelled: Tensor, batch: Tensor) -> Distances:
+def _distances(
+    config: Config, anchor: SourceSide, source: Domain[Rows], labelled: Tensor, batch: Tensor
+) -> RoundDistances:
     order = torch.randperm(len(source.test), generator=seeded("held out", config.seed))
     rows = {"labelled": labelled, "batch": batch, "held_out": source.test.x[order[: len(labelled)]]}
-    return Distances(
+    return RoundDistances(
         **{
             name: measure_shift(
                 anchor.x,
@@ -153,7 +155,12 @@ def _distances(config: Config, anchor: Anchor, source: Domain[Rows], labelled: T
 
 
 def _round(
-    config: Config, q: Classifier, source: Domain[Rows], target: Domain[Rows], labelled: Tensor, distances: Distances
+    config: Config,
+    q: Classifier,
+    source: Domain[Rows],
+    target: Domain[Rows],
+    labelled: Tensor,
+    distances: RoundDistances,
 ) -> dict[str, float]:
     """Re-train Q~ from Q on all labels so far, and measure."""
     spec = TrainSpec(lr=config.lr, epochs=config.epochs, patience=config.patience)

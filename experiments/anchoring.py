@@ -74,7 +74,7 @@ class Parts(NamedTuple):
     test: Sample
 
 
-class Case(NamedTuple):
+class Adaptation(NamedTuple):
     """Q with the anchor it was trained on, and the target that it is fine-tuned to."""
 
     old: nn.Module
@@ -84,7 +84,7 @@ class Case(NamedTuple):
     loss: Loss
 
 
-class Update(NamedTuple):
+class AdaptedModel(NamedTuple):
     """One Q~ and how it came about."""
 
     method: str
@@ -94,8 +94,12 @@ class Update(NamedTuple):
 
 
 def updates(
-    case: Case, strengths: dict[str, list[float]], *, order: Callable[[], Generator], batches: Callable[[], Generator]
-) -> Iterator[Update]:
+    case: Adaptation,
+    strengths: dict[str, list[float]],
+    *,
+    order: Callable[[], Generator],
+    batches: Callable[[], Generator],
+) -> Iterator[AdaptedModel]:
     """Every method at each of its strengths; all of them see the target in the same order.
 
     Args:
@@ -110,21 +114,23 @@ def updates(
     plain = case.old
     for epoch, plain in enumerate(fine_tune(case, case.recipe, generator=order()), start=1):
         for share in stops.get(epoch, []):
-            yield Update("early_stop", share, copy.deepcopy(plain))
-    yield Update("plain", 1.0, plain)
+            yield AdaptedModel("early_stop", share, copy.deepcopy(plain))
+    yield AdaptedModel("plain", 1.0, plain)
     for share in strengths.get("interpolation", []):
-        yield Update("interpolation", share, interpolated(case.old, plain, share))
+        yield AdaptedModel("interpolation", share, interpolated(case.old, plain, share))
     for share in strengths.get("small_steps", []):
         *_, model = fine_tune(case, replace(case.recipe, lr=share * case.recipe.lr), generator=order())
-        yield Update("small_steps", share, model)
+        yield AdaptedModel("small_steps", share, model)
     for method in (name for name in WEIGHTED if name in strengths):
         for weight in strengths[method]:
             term = added(method, weight, case, batches())
             *_, model = fine_tune(case, steadied(case.recipe, weight), term=term, generator=order())
-            yield Update(method, weight, model)
+            yield AdaptedModel(method, weight, model)
 
 
-def fine_tune(case: Case, recipe: Recipe, *, term: Term | None = None, generator: Generator) -> Iterator[nn.Module]:
+def fine_tune(
+    case: Adaptation, recipe: Recipe, *, term: Term | None = None, generator: Generator
+) -> Iterator[nn.Module]:
     """Train a copy of Q on the target's labels; it is given out after each epoch and trained on afterwards."""
     model = copy.deepcopy(case.old).requires_grad_(True)
     optimiser = _optimiser(recipe, model)
@@ -149,7 +155,7 @@ def steadied(recipe: Recipe, weight: float) -> Recipe:
     return replace(recipe, lr=recipe.lr / (1 + weight)) if recipe.optimiser == "sgd" else recipe
 
 
-def added(method: str, weight: float, case: Case, generator: Generator) -> Term:
+def added(method: str, weight: float, case: Adaptation, generator: Generator) -> Term:
     """The term of a method that has a weight.
 
     The penalties look at the anchor's training inputs, rehearsal at their labels too, distillation at target inputs.
@@ -228,6 +234,7 @@ def check(config: Config) -> None:
     """Refuse a study that nobody knows, and data that are not there."""
     if config.study not in STUDIES:
         raise UserError(f"study must be one of {', '.join(STUDIES)}, got {config.study!r}")
+    config.loss()
     if config.study == "images":
         check_data(config, config.source, config.target)
 
@@ -251,7 +258,7 @@ def run(config: Config, context: Context) -> dict[str, Any]:
     return {"columns": columns(rows), "methods": methods}
 
 
-def _moons(config: Config) -> Case:
+def _moons(config: Config) -> Adaptation:
     made = world("moons_warp", severity=config.severity)
     source, target = (draw(made, config.n, config.seed) for draw in (draw_source, draw_target))
     old = fit_sources(config.model, {config.seed: source}).stack.member(0).requires_grad_(False)
@@ -259,14 +266,16 @@ def _moons(config: Config) -> Case:
         made.source(config.test_size, generator=seeded("test")),
         made.target(config.test_size, generator=seeded("target test")),
     )
-    return Case(old, Parts(*source, tests[0]), Parts(*target, tests[1]), config.recipes["moons_warp"], config.loss())
+    return Adaptation(
+        old, Parts(*source, tests[0]), Parts(*target, tests[1]), config.recipes["moons_warp"], config.loss()
+    )
 
 
-def _images(config: Config, context: Context) -> Case:
+def _images(config: Config, context: Context) -> Adaptation:
     study = Study.of(config)
     source, target = study.domain(config.source), study.domain(config.target)
     old = study.source_model(source, context).to(config.device)
-    return Case(
+    return Adaptation(
         old, _parts(source, config.device), _parts(target, config.device), config.recipes["images"], config.loss()
     )
 
@@ -285,12 +294,12 @@ class _Seen(NamedTuple):
     target_test: Tensor
 
     @classmethod
-    def by(cls, model: nn.Module, case: Case) -> _Seen:
+    def by(cls, model: nn.Module, case: Adaptation) -> _Seen:
         parts = (case.source.test, case.source.val, *case.target)
         return cls(*(extract(model, part.x) for part in parts))
 
 
-def _measured(case: Case, old: _Seen, new: _Seen) -> Row:
+def _measured(case: Adaptation, old: _Seen, new: _Seen) -> Row:
     """The change on the anchor's test sample, the target's errors, and the terms on held-out anchor inputs."""
     y = labels(case.source.test)
     terms = anchor_terms(old.anchor_held_out, new.anchor_held_out, case.loss)

@@ -39,11 +39,11 @@ from .vision.controls import blind_harm, constant_logit
 from .vision.finetune import TrainSpec, train
 from .vision.resume import Keeper, Trainings
 from .vision.study import Domain, Study, VisionConfig, check_data, error
-from .vision.views import View, beside, features_of, heads
+from .vision.views import HeadView, beside, features_of, heads
 
 
 @dataclass(frozen=True)
-class Candidate:
+class FineTune:
     """One update: how it was fine-tuned on the target."""
 
     name: str = ""
@@ -71,7 +71,7 @@ class Candidate:
 @dataclass(frozen=True)
 class Config(VisionConfig, MeasureConfig):
     target: str = "sketch"
-    candidate: Candidate = field(default_factory=Candidate)
+    candidate: FineTune = field(default_factory=FineTune)
     """The update; a YAML file sweeps over them."""
 
 
@@ -81,8 +81,8 @@ class Models(NamedTuple, Generic[Data]):
     q: Classifier
     source: Domain[Data]
     target: Domain[Data]
-    source_view: View
-    target_view: View
+    source_view: HeadView
+    target_view: HeadView
 
 
 def check(config: Config) -> None:
@@ -90,7 +90,7 @@ def check(config: Config) -> None:
     if not config.candidate.name:
         raise UserError("there is no candidate: name a variant that lists them, such as config=cpu")
     config.candidate.spec()
-    config.settings()
+    config.check_numbers()
     check_data(config, config.source, config.target)
 
 

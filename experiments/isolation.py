@@ -51,7 +51,8 @@ class Config(MeasureConfig):
 
 
 def check(config: Config) -> None:
-    """Refuse a world that does not exist."""
+    """Refuse numbers out of range, and a world that does not exist."""
+    config.check_numbers()
     world(config.world, severity=config.severity)
 
 

@@ -89,6 +89,11 @@ class Config(SettingsConfig):
                                 f"got {sizes}")  # fmt: skip
 
 
+def check(config: Config) -> None:
+    """Refuse numbers out of range."""
+    config.settings()
+
+
 def run(config: Config, context: Context) -> dict[str, Any]:
     """Closed forms over all shifts with their orders and Monte Carlo checks, then the same questions on samples."""
     problem = Problem(config.lam, config.dim, config.angle, config.sigma)

@@ -64,7 +64,8 @@ class Config(MeasureConfig):
 
 
 def check(config: Config) -> None:
-    """Refuse a world that does not exist, or options that it does not take."""
+    """Refuse numbers out of range, a world that does not exist, or options that it does not take."""
+    config.check_numbers()
     for severity in config.severities:
         _world(config, severity)
 

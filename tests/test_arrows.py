@@ -139,3 +139,10 @@ def test_the_entry_points_stand_alone():
             node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef | ast.FunctionDef)
         }
         assert {"Config", "run"} <= names, f"{path.name} is no entry point"
+
+
+def test_a_class_name_is_used_once():
+    """But for what every experiment and every world has."""
+    nodes = (node for path in MODULES.values() for node in ast.parse(path.read_text()).body)
+    names = [node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name not in ("Config", "World")]
+    assert sorted(names) == sorted(set(names))

@@ -19,6 +19,7 @@ from .repeats import one_setting
 from .summary import mean_interval, over_seeds
 
 POLICIES = ("w1min", "mmdmin", "random")
+"""Those of the paper, and chance."""
 
 SCORES = {
     "distance": "OT distance, all labels",
@@ -55,6 +56,11 @@ def active_frame(records: Iterable[Record]) -> DataFrame:
         **{f"{rows}_distance": np.maximum(frame[f"{rows}_transport"], 0) for rows in ("batch", "held_out")},
         **{f"{rows}_mmd": np.sqrt(np.maximum(frame[f"{rows}_mmd_squared"], 0)) for rows in ("batch", "held_out")},
     )
+
+
+def policies_in(frame: DataFrame) -> list[str]:
+    """All policies: those of `POLICIES` whether they were run or not, then one's own."""
+    return list(dict.fromkeys([*POLICIES, *frame["policy"]]))
 
 
 def shared_seeds(frame: DataFrame, policies: Iterable[str]) -> DataFrame:

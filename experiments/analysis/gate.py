@@ -13,6 +13,7 @@ from trace.scores import SCORES as LIBRARY
 from trace.stats.bootstrap import BootstrapInterval, Difference, two_way_bootstrap
 from trace.stats.metrics import Metric, auroc, spearman
 
+from ..engine.errors import UserError
 from ..engine.records import Record
 from .frame import stack_pairs
 from .paper import GATE
@@ -40,10 +41,16 @@ def gate_frame(records: Sequence[Record]) -> DataFrame:
     """The candidates of the `gate` records, one row each, with their ``kind``: plain, reference, or a control's.
 
     Raises:
-        UserError: where a data set and seed has two Qs, or two candidates of one name.
+        UserError: where a data set and seed has two Qs, or two candidates of one name; or for records from before a
+            score was added that needs the models' outputs.
     """
     gate_settings(records)
     frame = stack_pairs((_about(r["config"]), {k: [r["metrics"][k]] for k in _columns(r)}) for r in records)
+    if lacking := [name for name in SCORES if name not in frame]:
+        raise UserError(
+            f"the records of gate lack {', '.join(lacking)}: raise METRICS_VERSION in experiments/gate.py by one, then "
+            "`python -m experiments run gate` and `collect` compute them"
+        )
     return frame.assign(abs_error_change=np.abs(frame["error_change"]))
 
 

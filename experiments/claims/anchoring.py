@@ -21,9 +21,9 @@ from ..analysis.anchoring import (
 )
 from ..analysis.cells import interval
 from ..engine.records import Record
-from .ledger import Finding, claim, grade, needs, unfinished
+from .ledger import Finding, claim, grade, needs, present
 
-ONE_SEED = unfinished("anchoring", "study with two seeds")
+TWO_SEEDS = "study with two seeds"
 
 
 @claim(
@@ -35,9 +35,7 @@ ONE_SEED = unfinished("anchoring", "study with two seeds")
 def anchor_penalty_protects(records: list[Record]) -> Finding:
     """Every penalty against the plain fine-tune, at equal target accuracy."""
     frame, holds, shown, beyond = anchoring_frame(records), [], [], []
-    if not (found := replicated_studies(frame)):
-        return ONE_SEED
-    for title, part in found:
+    for title, part in present(replicated_studies(frame), TWO_SEEDS):
         kinds = {kind: difference(part, kind, "plain", "abs_risk_change") for kind in PENALTIES}
         costs = {kind: difference(part, kind, "plain", "target_error").estimate for kind in PENALTIES}
         held = [kind for kind, found in kinds.items() if found.upper < 0 and costs[kind] <= TOLERANCE]
@@ -49,12 +47,15 @@ def anchor_penalty_protects(records: list[Record]) -> Finding:
             f"at {100 * costs[best]:+.1f} points of target error"
         )
         beyond.append(_beyond_moving_less(title, part))
-    verdict = grade(all(holds), any(holds))
-    why = (
-        f"{sum(holds)} of {len(holds)} pairs of study and penalty lower |Delta R| at a target error of at most "
-        f"{100 * TOLERANCE:g} point more; {'; '.join(beyond)}."
+    return Finding(
+        measured="; ".join(shown),
+        runs=len(frame),
+        verdict=grade(all(holds), any(holds)),
+        why=(
+            f"{sum(holds)} of {len(holds)} pairs of study and penalty lower |Delta R| at a target error of at most "
+            f"{100 * TOLERANCE:g} point more; {'; '.join(beyond)}."
+        ),
     )
-    return Finding("; ".join(shown), len(frame), verdict, why)
 
 
 def _beyond_moving_less(title: str, part: DataFrame) -> str:
@@ -72,9 +73,7 @@ def _beyond_moving_less(title: str, part: DataFrame) -> str:
 def anchor_penalty_certifies(records: list[Record]) -> Finding:
     """The certificate of the chosen updates: does it hold, does it fall, and is it below the harm it should exclude."""
     frame, covered, fallen, useful, shown = anchoring_frame(records), [], [], [], []
-    if not (found := replicated_studies(frame)):
-        return ONE_SEED
-    for title, part in found:
+    for title, part in present(replicated_studies(frame), TWO_SEEDS):
         plain = at_equal_accuracy(part, "plain")
         best = lowest(part, PENALTIES, "anchor_upper")
         own = at_equal_accuracy(part, best)
@@ -87,9 +86,12 @@ def anchor_penalty_certifies(records: list[Record]) -> Finding:
             f"{harm:.3f}"
         )
     sound = all(covered) and all(fallen)
-    verdict = grade(sound and all(useful), sound)
-    why = (
-        f"The certificate holds for {sum(covered)} of {len(covered)} updates and falls in {sum(fallen)} of "
-        f"{len(fallen)} studies; it is below the plain fine-tune's |Delta R| in {sum(useful)} of them."
+    return Finding(
+        measured="; ".join(shown),
+        runs=len(frame),
+        verdict=grade(sound and all(useful), sound),
+        why=(
+            f"The certificate holds for {sum(covered)} of {len(covered)} updates and falls in {sum(fallen)} of "
+            f"{len(fallen)} studies; it is below the plain fine-tune's |Delta R| in {sum(useful)} of them."
+        ),
     )
-    return Finding("; ".join(shown), len(frame), verdict, why)

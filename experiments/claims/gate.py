@@ -60,16 +60,33 @@ def rule(judge: Callable[[Updates], Finding]) -> Rule:
     return judge_updates
 
 
+@on_both(
+    "gate_rank_correlation",
+    "gate",
+    "tab:gate-tau-main",
+    "The gate score is an exceptionally strong predictor of deployment risk.",
+    published="rho = 0.944 over 20 candidates",
+)
 @rule
 def rank_correlation(updates: Updates) -> Finding:
     found, change = (correlation(updates.plain, score) for score in ("trace_w", "output_distance"))
     best = max(SCORES, key=lambda score: correlation(updates.plain, score).estimate)
-    verdict = grade(found.estimate >= GATE_RHO["trace"] - NEAR, found.lower > 0)
     highest = short(correlation(updates.plain, best))
-    why = f"Model change alone has {short(change)}; the highest is {SCORES[best]} with {highest}."
-    return Finding(f"TRACE-W rho {short(found)} with signed Delta R", len(updates.plain), verdict, why)
+    return Finding(
+        measured=f"TRACE-W rho {short(found)} with signed Delta R",
+        runs=len(updates.plain),
+        verdict=grade(found.estimate >= GATE_RHO["trace"] - NEAR, found.lower > 0),
+        why=f"Model change alone has {short(change)}; the highest is {SCORES[best]} with {highest}.",
+    )
 
 
+@on_both(
+    "gate_outperforms_msp",
+    "gate",
+    LABEL,
+    "The gate score outperforms -MSP in rank correlation with harm.",
+    published="rho 0.944 against -0.874",
+)
 @rule
 def outperforms_msp(updates: Updates) -> Finding:
     """Against the better of both signs, since the paper's own numbers need one and the other."""
@@ -77,10 +94,12 @@ def outperforms_msp(updates: Updates) -> Finding:
     rhos = {score: correlation(frame, score) for score in ("negative_msp_source", "msp_source")}
     leads = {score: lead(frame, "trace_w", score) for score in rhos}
     better = max(rhos, key=lambda score: rhos[score].estimate)
-    measured = "; ".join(f"TRACE-W minus {SCORES[score]} {interval(gap, '{:+.2f}')}" for score, gap in leads.items())
-    why = f"In rho, paired; judged by {SCORES[better]}, the better sign here, with {short(rhos[better])}."
-    verdict = grade(leads[better].lower > 0, leads[better].estimate > 0)
-    return Finding(measured, len(frame), verdict, why)
+    return Finding(
+        measured="; ".join(f"TRACE-W minus {SCORES[score]} {interval(gap, '{:+.2f}')}" for score, gap in leads.items()),
+        runs=len(frame),
+        verdict=grade(leads[better].lower > 0, leads[better].estimate > 0),
+        why=f"In rho, paired; judged by {SCORES[better]}, the better sign here, with {short(rhos[better])}.",
+    )
 
 
 def separates(tau: float) -> Rule:
@@ -95,27 +114,49 @@ def separates(tau: float) -> Rule:
         areas = [area(frame, "trace_w", tau, metric) for metric in (auroc, auprc)]
         met = areas[0].estimate >= printed.auroc_trace - NEAR and areas[1].estimate >= printed.auprc_trace - NEAR
         msp = [area(frame, score, tau) for score in ("negative_msp_source", "msp_source")]
-        verdict = grade(met, areas[0].lower > 0.5)
         share = f"{100 * harmful(frame, tau).mean():.0f}% harmful"
-        measured = f"AUROC {short(areas[0])}, AUPRC {short(areas[1])}, {share}"
-        why = (
-            f"AUROC of model change alone {short(area(frame, 'output_distance', tau))}, of -MSP {short(msp[0])}, of "
-            f"+MSP {short(msp[1])}, of anchor disagreement {short(area(frame, 'anchor_disagreement', tau))}."
+        return Finding(
+            measured=f"AUROC {short(areas[0])}, AUPRC {short(areas[1])}, {share}",
+            runs=len(frame),
+            verdict=grade(met, areas[0].lower > 0.5),
+            why=(
+                f"AUROC of model change alone {short(area(frame, 'output_distance', tau))}, of -MSP {short(msp[0])}, "
+                f"of +MSP {short(msp[1])}, of anchor disagreement {short(area(frame, 'anchor_disagreement', tau))}."
+            ),
         )
-        return Finding(measured, len(frame), verdict, why)
 
     return judge
 
 
+@on_both(
+    "gate_harmful_share",
+    "gate",
+    LABEL,
+    "At tau = 0.13 more than half of the candidates are harmful.",
+    published="55% of 20",
+)
 @rule
 def harmful_share(updates: Updates) -> Finding:
     frame = updates.plain
     found = resample(frame, np.mean, 100.0 * harmful(frame, GATE_TAU), num_resamples=2000)
-    verdict = grade(found.estimate > 50, found.upper > 50)
-    why = "The share is that of the step sizes one tries, which were spaced beforehand: it says nothing about a score."
-    return Finding(f"{interval(found, '{:.0f}')}% above {GATE_TAU}", len(frame), verdict, why)
+    return Finding(
+        measured=f"{interval(found, '{:.0f}')}% above {GATE_TAU}",
+        runs=len(frame),
+        verdict=grade(found.estimate > 50, found.upper > 50),
+        why=(
+            "The share is that of the step sizes one tries, which were spaced beforehand: it says nothing about a "
+            "score."
+        ),
+    )
 
 
+@on_both(
+    "gate_label_efficient",
+    "gate",
+    "abstract",
+    "The gate needs no fresh labels on the anchor domain and is reliable.",
+    published="AUROC 1.000 at tau = 0.13",
+)
 @rule
 def reliable_without_labels(updates: Updates) -> Finding:
     """Also where the target does not show the harm, or shows one that is none."""
@@ -140,6 +181,13 @@ def reliable_without_labels(updates: Updates) -> Finding:
     return Finding(measured, len(updates.everything), verdict, why)
 
 
+@on_stand_in(
+    "gate_best_score",
+    "gate",
+    "tab:gate-tau-main",
+    "no label-free score gates better than TRACE-W.",
+    published="compared with -MSP alone",
+)
 @rule
 def gates_best(updates: Updates) -> Finding:
     """Whether any label-free score is resolvably better than TRACE-W, on fine-tunes or with controls."""
@@ -155,26 +203,14 @@ def gates_best(updates: Updates) -> Finding:
         leads = {score: lead(frame, score, "trace_w") for score in SCORES if score != "trace_w"}
         better[name] = [SCORES[s] for s, found in leads.items() if resolvable(found) and found.estimate > 0]
     why = "Resolvably better in rho, paired: " + "; ".join(f"{n}, {', '.join(b) or 'none'}" for n, b in better.items())
-    verdict = grade(not any(better.values()), not all(better.values()))
-    return Finding("; ".join(parts), len(updates.everything), verdict, f"{why}.")
+    return Finding(
+        measured="; ".join(parts),
+        runs=len(updates.everything),
+        verdict=grade(not any(better.values()), not all(better.values())),
+        why=f"{why}.",
+    )
 
 
-on_both(
-    "gate_rank_correlation",
-    "gate",
-    "tab:gate-tau-main",
-    "The gate score is an exceptionally strong predictor of deployment risk.",
-    published="rho = 0.944 over 20 candidates",
-    rule=rank_correlation,
-)
-on_both(
-    "gate_outperforms_msp",
-    "gate",
-    LABEL,
-    "The gate score outperforms -MSP in rank correlation with harm.",
-    published="rho 0.944 against -0.874",
-    rule=outperforms_msp,
-)
 for _row in GATE:
     on_both(
         f"gate_areas_at_{round(100 * _row.tau)}",
@@ -183,45 +219,30 @@ for _row in GATE:
         f"The gate score separates harmful updates at tau = {_row.tau:.2f}.",
         published=f"AUROC {_row.auroc_trace:.3f}, AUPRC {_row.auprc_trace:.3f} "
         f"(-MSP {_row.auroc_msp:.3f}, {_row.auprc_msp:.3f})",
-        rule=separates(_row.tau),
-    )
-on_both(
-    "gate_harmful_share",
+    )(separates(_row.tau))
+
+
+@on_both(
+    "gate_distances_constant",
     "gate",
     LABEL,
-    "At tau = 0.13 more than half of the candidates are harmful.",
-    published="55% of 20",
-    rule=harmful_share,
+    "W1 and single-bandwidth MMD are nearly constant across candidates.",
+    published="nearly constant",
 )
-on_both(
-    "gate_label_efficient",
-    "gate",
-    "abstract",
-    "The gate needs no fresh labels on the anchor domain and is reliable.",
-    published="AUROC 1.000 at tau = 0.13",
-    rule=reliable_without_labels,
-)
-on_stand_in(
-    "gate_best_score",
-    "gate",
-    "tab:gate-tau-main",
-    "no label-free score gates better than TRACE-W.",
-    published="compared with -MSP alone",
-    rule=gates_best,
-)
-
-
 @rule
 def distances_constant(updates: Updates) -> Finding:
     seeds = updates.plain.groupby("seed")[["distance", "mmd", "sensitivity_target", "rkhs_norm"]]
     spreads = seeds.agg(_spread).max()
-    measured = f"largest over smallest within a seed: OT x{spreads['distance']:.2f}, MMD x{spreads['mmd']:.2f}"
     constant = max(spreads["distance"], spreads["mmd"]) < 1.1
-    why = (
-        "Q's features are frozen and all candidates share the samples; what multiplies the distance is not constant: "
-        f"gradient quantile x{spreads['sensitivity_target']:.1f}, RKHS norm x{spreads['rkhs_norm']:.1f}."
+    return Finding(
+        measured=f"largest over smallest within a seed: OT x{spreads['distance']:.2f}, MMD x{spreads['mmd']:.2f}",
+        runs=len(updates.plain),
+        verdict="reproduced" if constant else "not reproduced",
+        why=(
+            "Q's features are frozen and all candidates share the samples; what multiplies the distance is not "
+            f"constant: gradient quantile x{spreads['sensitivity_target']:.1f}, RKHS norm x{spreads['rkhs_norm']:.1f}."
+        ),
     )
-    return Finding(measured, len(updates.plain), "reproduced" if constant else "not reproduced", why)
 
 
 def _spread(values: Series) -> float:
@@ -230,66 +251,62 @@ def _spread(values: Series) -> float:
     return 1.0 if high == low else high / low if low > 0 else float("inf")
 
 
-@rule
-def reduces_to_output_distance(updates: Updates) -> Finding:
-    found = {score: correlation(updates.plain, score, "output_distance") for score in ("trace_w", "trace_mmd")}
-    lowest = min(rho.estimate for rho in found.values())
-    listed = ", ".join(f"{SCORES[score]} {short(rho)}" for score, rho in found.items())
-    why = "The distance is constant, but TRACE-W multiplies it by Q~'s gradient quantile and TRACE-MMD by a norm."
-    verdict = grade(lowest >= 0.99, lowest >= 0.9)
-    return Finding(f"rho with the output distance: {listed}", len(updates.plain), verdict, why)
-
-
-@rule
-def gaps_do_not_matter(updates: Updates) -> Finding:
-    frame = updates.plain.assign(with_gaps=updates.plain["trace_w"] + updates.plain["gaps"])
-    found, change = correlation(frame, "with_gaps", "trace_w"), correlation(frame, "with_gaps")
-    why = f"With the gaps added, rho with harm is {short(change)} instead of {short(correlation(frame, 'trace_w'))}."
-    verdict = grade(found.estimate >= 0.99, found.estimate >= 0.9)
-    return Finding(f"rho of TRACE-W with and without gaps {interval(found, '{:.3f}')}", len(frame), verdict, why)
-
-
-@rule
-def bound_holds(updates: Updates) -> Finding:
-    held, loose = covers(updates.everything, "bound_ot")
-    alone, looseness = covers(updates.everything, "anchor_worst_label")
-    why = (
-        f"It is {loose:.0f} times |Delta R| in the median; the label-free bound on the anchor's own inputs is "
-        f"{looseness:.1f} times and holds in {100 * alone:.1f}%."
-    )
-    verdict = grade(held == 1, held > 0.95)
-    return Finding(f"{100 * held:.1f}% of updates", len(updates.everything), verdict, why)
-
-
-on_both(
-    "gate_distances_constant",
-    "gate",
-    LABEL,
-    "W1 and single-bandwidth MMD are nearly constant across candidates.",
-    published="nearly constant",
-    rule=distances_constant,
-)
-on_both(
+@on_both(
     "gate_is_output_distance",
     "gate",
     "app:gate-scores",
     "With a nearly constant distance both gate scores reduce to the output distance.",
     published="effectively the output distance",
-    rule=reduces_to_output_distance,
 )
-on_both(
+@rule
+def reduces_to_output_distance(updates: Updates) -> Finding:
+    found = {score: correlation(updates.plain, score, "output_distance") for score in ("trace_w", "trace_mmd")}
+    lowest = min(rho.estimate for rho in found.values())
+    listed = ", ".join(f"{SCORES[score]} {short(rho)}" for score, rho in found.items())
+    return Finding(
+        measured=f"rho with the output distance: {listed}",
+        runs=len(updates.plain),
+        verdict=grade(lowest >= 0.99, lowest >= 0.9),
+        why="The distance is constant, but TRACE-W multiplies it by Q~'s gradient quantile and TRACE-MMD by a norm.",
+    )
+
+
+@on_both(
     "gate_gaps_do_not_matter",
     "gate",
     "app:gate-scores",
     "Leaving out the generalization gaps does not affect the ranking.",
     published="does not affect ranking",
-    rule=gaps_do_not_matter,
 )
-on_both(
+@rule
+def gaps_do_not_matter(updates: Updates) -> Finding:
+    frame = updates.plain.assign(with_gaps=updates.plain["trace_w"] + updates.plain["gaps"])
+    found, change = correlation(frame, "with_gaps", "trace_w"), correlation(frame, "with_gaps")
+    return Finding(
+        measured=f"rho of TRACE-W with and without gaps {interval(found, '{:.3f}')}",
+        runs=len(frame),
+        verdict=grade(found.estimate >= 0.99, found.estimate >= 0.9),
+        why=f"With the gaps added, rho with harm is {short(change)} instead of {short(correlation(frame, 'trace_w'))}.",
+    )
+
+
+@on_both(
     "vision_updates_are_bounded",
     "gate",
     "abstract",
     "At the deployment gate the bound is valid.",
     published="valid",
-    rule=bound_holds,
 )
+@rule
+def bound_holds(updates: Updates) -> Finding:
+    held, loose = covers(updates.everything, "bound_ot")
+    alone, looseness = covers(updates.everything, "anchor_worst_label")
+    return Finding(
+        measured=f"{100 * held:.1f}% of updates",
+        runs=len(updates.everything),
+        verdict=grade(held == 1, held > 0.95),
+        why=(
+            f"It is {loose:.0f} times |Delta R| in the median; the label-free bound on the anchor's own inputs is "
+            f"{looseness:.1f} times and holds in {100 * alone:.1f}%."
+        ),
+    )

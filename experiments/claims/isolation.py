@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 from pandas import DataFrame
 
 from ..analysis.cells import interval
 from ..analysis.isolation import isolation_frame, leak
 from ..analysis.summary import rank_correlation
 from ..engine.records import Record
-from .ledger import STABLE, Finding, Verdict, claim, grade, needs, unfinished
-
-NO_STEPS = unfinished("isolation", "runs that vary the step size")
+from .ledger import STABLE, Finding, claim, grade, needs
 
 
 def _worlds(records: list[Record], vary: str) -> dict[str, DataFrame]:
@@ -19,46 +19,44 @@ def _worlds(records: list[Record], vary: str) -> dict[str, DataFrame]:
 
 
 @claim("app:synth-details", "Fixed shift: a larger model change goes with a larger |Delta R|", published="correlate")
-@needs("isolation")
-def model_change_is_isolated(records: list[Record]) -> Finding:
-    parts = _worlds(records, "lr")
-    if not parts:
-        return NO_STEPS
+@needs("isolation", functools.partial(_worlds, vary="lr"), "runs that vary the step size")
+def model_change_is_isolated(parts: dict[str, DataFrame]) -> Finding:
     found = {world: rank_correlation(part, "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0 for f in found.values()]
-    verdict = grade(all(holds), any(holds))
-    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items())
-    return Finding(shown, sum(map(len, parts.values())), verdict, "Five epochs at step sizes from 1e-4 to 1e-2.")
+    return Finding(
+        measured="; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items()),
+        runs=sum(map(len, parts.values())),
+        verdict=grade(all(holds), any(holds)),
+        why="Five epochs at step sizes from 1e-4 to 1e-2.",
+    )
 
 
 @claim("app:synth-details", "Fixed shift: the data-shift term stays constant", published="constant")
-@needs("isolation")
-def shift_stays_put(records: list[Record]) -> Finding:
-    parts = _worlds(records, "lr")
-    if not parts:
-        return NO_STEPS
+@needs("isolation", functools.partial(_worlds, vary="lr"), "runs that vary the step size")
+def shift_stays_put(parts: dict[str, DataFrame]) -> Finding:
     distance = max(leak(part, "distance") for part in parts.values())
     penalty = max(leak(part, "emp_shift_ot") for part in parts.values())
     still, leaks = distance < 1 + STABLE, penalty > 1 + STABLE
-    verdict: Verdict = "not reproduced" if not still else "partly" if leaks else "reproduced"
-    measured = f"distance x{distance:.2f}, penalty x{penalty:.2f} from the smallest to the largest mean"
-    why = "The samples are the same at every step size; the penalty also holds Q~'s gradient quantile."
-    return Finding(measured, sum(map(len, parts.values())), verdict, why)
+    return Finding(
+        measured=f"distance x{distance:.2f}, penalty x{penalty:.2f} from the smallest to the largest mean",
+        runs=sum(map(len, parts.values())),
+        verdict="not reproduced" if not still else "partly" if leaks else "reproduced",
+        why="The samples are the same at every step size; the penalty also holds Q~'s gradient quantile.",
+    )
 
 
 @claim(
     "app:synth-details", "Fixed training: the diagnostic tracks the rise of the risk with the shift", published="tracks"
 )
-@needs("isolation")
-def shift_is_isolated(records: list[Record]) -> Finding:
-    parts = _worlds(records, "severity")
-    if not parts:
-        return unfinished("isolation", "runs that vary the severity")
+@needs("isolation", functools.partial(_worlds, vary="severity"), "runs that vary the severity")
+def shift_is_isolated(parts: dict[str, DataFrame]) -> Finding:
     found = {world: rank_correlation(part, "bound_ot") for world, part in parts.items()}
     leaks = {world: leak(part, "output_distance") for world, part in parts.items()}
     holds = [f.lower > 0.5 for f in found.values()]
-    verdict = grade(all(holds), any(holds))
-    shown = "; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items())
     moved = "; ".join(f"{world} x{value:.1f}" for world, value in leaks.items())
-    why = f"With the training fixed, the output distance still moved by {moved}."
-    return Finding(shown, sum(map(len, parts.values())), verdict, why)
+    return Finding(
+        measured="; ".join(f"{world} rho {interval(f, '{:.2f}')}" for world, f in found.items()),
+        runs=sum(map(len, parts.values())),
+        verdict=grade(all(holds), any(holds)),
+        why=f"With the training fixed, the output distance still moved by {moved}.",
+    )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from ..engine.records import Record
 from ..engine.registry import submodules
@@ -13,6 +13,7 @@ from ..engine.registry import submodules
 Verdict = Literal["reproduced", "partly", "not reproduced", "contradicts itself", "not run here"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
+Found = TypeVar("Found", bound=Sized)
 Records = Mapping[str, list[Record]]
 """The stored records of every experiment, by its name; an experiment that was not run has none."""
 
@@ -86,18 +87,45 @@ def not_run(experiment: str) -> Finding:
 
 def unfinished(experiment: str, what: str) -> Finding:
     """The finding of a claim about a part of the grid that the records lack."""
-    why = f"the stored records of {experiment} hold no {what}: `python -m experiments run {experiment}`, then `collect`"
-    return Finding("no records", 0, "not run here", why)
+    return Finding(
+        measured="no records",
+        runs=0,
+        verdict="not run here",
+        why=(
+            f"the stored records of {experiment} hold no {what}: `python -m experiments run {experiment}`, then "
+            "`collect`"
+        ),
+    )
 
 
-def needs(experiment: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:
-    """A judge of one experiment's records; where there are none, the finding says so."""
+class LackingError(Exception):
+    """Raised by a judge: the part of the grid that its claim is about is not in the records."""
 
-    def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
+
+def present(found: Found, what: str) -> Found:
+    """What was found, where that is anything.
+
+    Raises:
+        LackingError: where it is empty, with ``what`` the records hold none of; `needs` turns it into a finding.
+    """
+    if not len(found):
+        raise LackingError(what)
+    return found
+
+
+def needs(
+    experiment: str, read: Callable[[list[Record]], Any] = list, what: str = ""
+) -> Callable[[Callable[[Any], Finding]], Judge]:
+    """A judge of what is read from one experiment's records; where there is nothing, the finding says so."""
+
+    def wrap(judge: Callable[[Any], Finding]) -> Judge:
         @functools.wraps(judge)
         def judge_own(records: Records) -> Finding:
-            found = records.get(experiment, [])
-            return judge(found) if found else not_run(experiment)
+            own = records.get(experiment, [])
+            try:
+                return judge(present(read(own), what)) if own else not_run(experiment)
+            except LackingError as error:
+                return unfinished(experiment, str(error))
 
         return judge_own
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
 from collections.abc import Callable
+from typing import Any
 
 from ..analysis import ridge as reading
 from ..analysis.ridge import agrees, closed_forms, closed_slope, middle_half, points
 from ..engine.records import Record
-from .ledger import Finding, Judge, Verdict, claim, first_case, needs, not_run
+from .ledger import Finding, Judge, Verdict, claim, first_case, needs
 
 SECTION, APPENDIX = "sec:theoretical_example", "app:ridge_derivation"
 STANDARD_ERRORS = 5.0
@@ -19,38 +19,57 @@ YES: Verdict = "reproduced"
 NO: Verdict = "not reproduced"
 
 
-def ridge_rule(read: Callable[..., list[Record]], *slopes: str) -> Callable[[Callable[[list[Record]], Finding]], Judge]:
+def ridge_rule(read: Callable[..., list[Record]], *slopes: str) -> Callable[[Callable[[Any], Finding]], Judge]:
     """A judge of the ridge records that ``read`` picks; where none has these slopes, the finding says so."""
 
-    def wrap(judge: Callable[[list[Record]], Finding]) -> Judge:
-        @functools.wraps(judge)
-        def judge_part(records: list[Record]) -> Finding:
-            found = read(records)
-            defined = found and all(closed_slope(found, name).num_records for name in slopes)
-            return judge(found) if defined else not_run("ridge")
+    def read_defined(records: list[Record]) -> list[Record]:
+        found = read(records)
+        return found if all(closed_slope(found, name).num_records for name in slopes) else []
 
-        return needs("ridge")(judge_part)
-
-    return wrap
+    return needs("ridge", read_defined, "such problem whose risk changes")
 
 
-def _order(closed: list[Record], name: str, order: float, yes: str, no: str) -> Finding:
-    slope = closed_slope(closed, name)
-    measured = f"slope {slope.text()} in log|mu| for |mu| <= 0.1"
-    return first_case(measured, len(closed), (agrees(slope, order), YES, yes), (True, NO, no))
+def _order_claim(name: str, statement: str, curve: str, order: float, yes: str, no: str) -> None:
+    @claim(SECTION, statement, published=f"order {order:g}", name=name)
+    @ridge_rule(closed_forms, curve)
+    def judge(closed: list[Record]) -> Finding:
+        slope = closed_slope(closed, curve)
+        return first_case(
+            f"slope {slope.text()} in log|mu| for |mu| <= 0.1",
+            len(closed),
+            (agrees(slope, order), YES, yes),
+            (True, NO, no),
+        )
 
 
-@claim(SECTION, "For small shifts the covariate shift penalty is O(|mu|)", published="order 1")
-@ridge_rule(closed_forms, "shift_penalty")
-def shift_penalty_is_linear(closed: list[Record]) -> Finding:
-    return _order(closed, "shift_penalty", 1.0, "W1 = |mu|, and L_x tends to a constant above 0.", "Another order.")
-
-
-@claim(SECTION, "For small shifts the weights differ by O(|mu|^2)", published="order 2")
-@ridge_rule(closed_forms, "weight_change")
-def weight_change_is_quadratic(closed: list[Record]) -> Finding:
-    yes = "mu enters twice, in mu.w* and as the direction; the difference levels off beyond |mu|^2 = 1 + lambda."
-    return _order(closed, "weight_change", 2.0, yes, "The difference has another order.")
+for _name, _statement, _curve, _order, _yes, _no in (
+    (
+        "shift_penalty_is_linear",
+        "For small shifts the covariate shift penalty is O(|mu|)",
+        "shift_penalty",
+        1.0,
+        "W1 = |mu|, and L_x tends to a constant above 0.",
+        "Another order.",
+    ),
+    (
+        "weight_change_is_quadratic",
+        "For small shifts the weights differ by O(|mu|^2)",
+        "weight_change",
+        2.0,
+        "mu enters twice, in mu.w* and as the direction; the difference levels off beyond |mu|^2 = 1 + lambda.",
+        "The difference has another order.",
+    ),
+    (
+        "risk_change_is_linear",
+        "For small shifts the true risk difference grows linearly with |mu|",
+        "risk_change",
+        1.0,
+        "The change is of first order.",
+        "Delta R is Delta w, of order 2, times a vector that tends to a constant; O(|mu|) is an upper bound that is "
+        "not attained, and for large shifts the change levels off.",
+    ),
+):
+    _order_claim(_name, _statement, _curve, _order, _yes, _no)
 
 
 @claim(SECTION, "The model change penalty has a lower order than the shift penalty", published="order 2 against 1")
@@ -58,10 +77,16 @@ def weight_change_is_quadratic(closed: list[Record]) -> Finding:
 def model_change_is_lower_order(closed: list[Record]) -> Finding:
     change, shift = closed_slope(closed, "model_change"), closed_slope(closed, "shift_penalty")
     far = closed_slope(closed, "model_change", "large")
-    measured = f"slopes {change.text()} and {shift.text()} for |mu| <= 0.1; of the change {far.text()} for |mu| >= 10"
-    yes = "It vanishes faster, for small shifts only: for large ones the output distance grows like |mu| as well."
-    lower = change.lower - shift.upper > 0.5
-    return first_case(measured, len(closed), (lower, YES, yes), (True, NO, "It is not of lower order."))
+    return first_case(
+        f"slopes {change.text()} and {shift.text()} for |mu| <= 0.1; of the change {far.text()} for |mu| >= 10",
+        len(closed),
+        (
+            change.lower - shift.upper > 0.5,
+            YES,
+            "It vanishes faster, for small shifts only: for large ones the output distance grows like |mu| as well.",
+        ),
+        (True, NO, "It is not of lower order."),
+    )
 
 
 @claim(APPENDIX, "E|x| on the target is constant for a fixed dimension", published="order 0")
@@ -95,11 +120,17 @@ def cauchy_schwarz_holds(closed: list[Record]) -> Finding:
 @ridge_rule(reading.closed_parts)
 def weights_satisfy_their_equations(checked: list[Record]) -> Finding:
     worst, draws = reading.worst_error(checked), checked[0]["config"]["num_draws"]
-    yes = "The normal equations hold on draws, and all that is derived from the weights agrees with draws of its own."
     return first_case(
         f"largest Monte Carlo error {worst:.1f} standard errors, {draws} draws a run",
         len(checked),
-        (worst < STANDARD_ERRORS, YES, yes),
+        (
+            worst < STANDARD_ERRORS,
+            YES,
+            (
+                "The normal equations hold on draws, and all that is derived from the weights agrees with draws of "
+                "its own."
+            ),
+        ),
         (True, NO, "Draws refute at least one formula."),
     )
 
@@ -109,36 +140,32 @@ def weights_satisfy_their_equations(checked: list[Record]) -> Finding:
 def weights_differ(closed: list[Record]) -> Finding:
     equal = [r for r in closed if not any(r["curves"]["weight_change"])]
     angles = ", ".join(sorted({f"{r['config']['angle']:g}" for r in equal}))
-    why = f"Equal where mu is orthogonal to w* (an angle of {angles} degrees): Delta w has the factor mu.w*."
     return first_case(
         f"equal in {len(equal)} of {len(closed)} problems",
         len(closed),
         (not equal, YES, "They differ in every problem."),
         (len(equal) == len(closed), NO, "They are the same in every problem."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            f"Equal where mu is orthogonal to w* (an angle of {angles} degrees): Delta w has the factor mu.w*.",
+        ),
     )
-
-
-@claim(SECTION, "For small shifts the true risk difference grows linearly with |mu|", published="order 1")
-@ridge_rule(closed_forms, "risk_change")
-def risk_change_is_linear(closed: list[Record]) -> Finding:
-    no = (
-        "Delta R is Delta w, of order 2, times a vector that tends to a constant; O(|mu|) is an upper bound that is "
-        "not attained, and for large shifts the change levels off."
-    )
-    return _order(closed, "risk_change", 1.0, "The change is of first order.", no)
 
 
 @claim(APPENDIX, "Within the risk difference, Delta w is linear in the shift", published="order 1; order 2 before it")
 @ridge_rule(closed_forms, "weight_change")
 def weight_change_is_linear(closed: list[Record]) -> Finding:
     slope = closed_slope(closed, "weight_change")
-    why = "The same appendix derives |Delta w| = |c| |mu| with c = O(|mu|), which is order 2, one paragraph earlier."
     return first_case(
         f"slope {slope.text()}: half the shift leaves {0.5**slope.median:.3f} of |Delta w|",
         len(closed),
         (agrees(slope, 1.0), YES, "It is of first order."),
-        (agrees(slope, 2.0), "contradicts itself", why),
+        (
+            agrees(slope, 2.0),
+            "contradicts itself",
+            "The same appendix derives |Delta w| = |c| |mu| with c = O(|mu|), which is order 2, one paragraph earlier.",
+        ),
         (True, NO, "It has neither order."),
     )
 
@@ -152,12 +179,15 @@ def bound_is_sharp(closed: list[Record]) -> Finding:
         shifts[i]: middle_half(reading.tightness(r, i) for r in moved) for i in (0, sum(m <= 0.1 for m in shifts) - 1)
     }
     sizes = ", ".join(f"{ratio.median:.3g} at |mu| = {m:g}" for m, ratio in ratios.items())
-    no = "The bound is of order 1, the change of order 2: their ratio grows like 1/|mu| as the shift vanishes."
     return first_case(
         f"bound / |Delta R|: slope {slope.text()} for |mu| <= 0.1; medians {sizes}",
         len(closed),
         (agrees(slope, 0.0), YES, "The ratio tends to a constant."),
-        (True, NO, no),
+        (
+            True,
+            NO,
+            "The bound is of order 1, the change of order 2: their ratio grows like 1/|mu| as the shift vanishes.",
+        ),
     )
 
 
@@ -179,12 +209,15 @@ def bound_holds(closed: list[Record]) -> Finding:
 def update_is_a_cost(closed: list[Record]) -> Finding:
     changes = [change for (change,) in points(closed, "risk_change")]
     better, worse = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
-    why = "Retraining never harms the source here: the shift undoes part of the shrinkage. The bound limits a gain."
     return first_case(
         f"Delta R < 0 at {better} and > 0 at {worse} of {len(changes)} points",
         len(closed),
         (worse > 0, YES, "The update can harm the source."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            "Retraining never harms the source here: the shift undoes part of the shrinkage. The bound limits a gain.",
+        ),
     )
 
 
@@ -194,13 +227,22 @@ def sensitivity_is_finite(closed: list[Record]) -> Finding:
     quantiles = [[value for _, value in r["quantiles"]] for r in closed]
     growth = statistics.median(values[-1] / values[1] for values in quantiles)
     tails = [tail for tail, _ in closed[0]["quantiles"]]
-    settled = all(values[-1] <= 1.001 * values[-2] for values in quantiles)
-    no = "Squared error on Gaussian inputs has no largest gradient: the penalty depends on the level q that is chosen."
     return first_case(
         f"the gradient quantile grows {growth:.2f} times from 1 - q = {tails[1]:g} to {tails[-1]:g}",
         len(closed),
-        (settled, YES, "The quantiles settle at a largest gradient."),
-        (True, NO, no),
+        (
+            all(values[-1] <= 1.001 * values[-2] for values in quantiles),
+            YES,
+            "The quantiles settle at a largest gradient.",
+        ),
+        (
+            True,
+            NO,
+            (
+                "Squared error on Gaussian inputs has no largest gradient: the penalty depends on the level q that is "
+                "chosen."
+            ),
+        ),
     )
 
 
@@ -209,17 +251,22 @@ def sensitivity_is_finite(closed: list[Record]) -> Finding:
 def samples_follow(finite: list[Record]) -> Finding:
     held = reading.diagnostics(finite)["holds"]
     apart, copied = (reading.refit_slope(finite, draws) for draws in ("fresh", "shared"))
-    why = (
-        "The core bound holds; fits to separate samples differ before any shift, which hides small ones, and fits to "
-        "one sample and its moved copy differ in order 1, through the sample mean, of size 1/sqrt(n)."
-    )
     return first_case(
-        f"bound held in {held.sum()} of {len(held)}; slope of |Delta R| for |mu| <= 0.1: {apart.text()} on separate "
-        f"samples, {copied.text()} on one sample and its moved copy (medians, quartiles)",
+        (
+            f"bound held in {held.sum()} of {len(held)}; slope of |Delta R| for |mu| <= 0.1: {apart.text()} on "
+            f"separate samples, {copied.text()} on one sample and its moved copy (medians, quartiles)"
+        ),
         len(finite),
         (not held.all(), NO, "The core bound fails on some samples."),
         (agrees(apart, 2.0), YES, "The bound holds, and |Delta R| has order 2 as in the limit."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            (
+                "The core bound holds; fits to separate samples differ before any shift, which hides small ones, and "
+                "fits to one sample and its moved copy differ in order 1, through the sample mean, of size 1/sqrt(n)."
+            ),
+        ),
     )
 
 
@@ -228,12 +275,18 @@ def samples_follow(finite: list[Record]) -> Finding:
 def gaps_vanish(finite: list[Record]) -> Finding:
     rows = reading.diagnostics(finite)
     gaps, change = (rows["gap_source"] + rows["gap_target"]).median(), rows["risk_change"].abs().median()
-    why = "True of the population, where nothing is estimated; on samples they do not vanish beside the change itself."
     return first_case(
         f"on samples of {finite[0]['config']['n']}: gaps {gaps:.3g}, |Delta R| {change:.3g} (medians)",
         len(rows),
         (gaps <= 0.1 * change, YES, "Small beside the change on samples too."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            (
+                "True of the population, where nothing is estimated; on samples they do not vanish beside the change "
+                "itself."
+            ),
+        ),
     )
 
 
@@ -243,11 +296,14 @@ def transport_is_the_distance_of_means(finite: list[Record]) -> Finding:
     rows = reading.diagnostics(finite)
     ratios = (rows["transport"] / rows["shift"]).groupby(rows["shift"]).median()
     near, far, ends = ratios.iloc[0], ratios.iloc[-1], ratios.index[[0, -1]]
-    why = "True of the population; between samples W1 has a floor that hides small shifts, the higher the dimension."
     return first_case(
         f"sample W1 / |mu| = {near:.3g} at |mu| = {ends[0]:g}, {far:.3g} at {ends[1]:g} (medians)",
         len(rows),
         (abs(far - 1) > 0.1, NO, "Even far apart, W1 is not the distance of the means."),
         (abs(near - 1) <= 0.1, YES, "At all shifts, on samples too."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            "True of the population; between samples W1 has a floor that hides small shifts, the higher the dimension.",
+        ),
     )

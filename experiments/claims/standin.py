@@ -21,29 +21,36 @@ Rule = Callable[[list[Record]], Finding]
 
 
 def on_both(
-    name: str, experiment: str, label: str, statement: str, *, published: str, rule: Rule
-) -> tuple[Claim, Claim]:
+    name: str, experiment: str, label: str, statement: str, *, published: str
+) -> Callable[[Rule], tuple[Claim, Claim]]:
     """The claim on DomainNet and on the stand-in, named so that the ledger sets them side by side."""
 
-    @functools.wraps(rule)
-    def on_domainnet(records: Records) -> Finding:
-        own = records_of(records, experiment, "domainnet")
-        return rule(own) if own else _missing(experiment, len(records_of(records, experiment, "emoji")))
+    def register(rule: Rule) -> tuple[Claim, Claim]:
+        @claim(label, statement, published=published, name=f"{name}_on_domainnet")
+        @functools.wraps(rule)
+        def on_domainnet(records: Records) -> Finding:
+            own = records_of(records, experiment, "domainnet")
+            return rule(own) if own else _missing(experiment, len(records_of(records, experiment, "emoji")))
 
-    stand_in = on_stand_in(name, experiment, label, statement, published=f"{published} (DomainNet)", rule=rule)
-    return claim(label, statement, published=published, name=f"{name}_on_domainnet")(on_domainnet), stand_in
+        stand_in = on_stand_in(name, experiment, label, statement, published=f"{published} (DomainNet)")
+        return on_domainnet, stand_in(rule)
+
+    return register
 
 
-def on_stand_in(name: str, experiment: str, label: str, statement: str, *, published: str, rule: Rule) -> Claim:
+def on_stand_in(name: str, experiment: str, label: str, statement: str, *, published: str) -> Callable[[Rule], Claim]:
     """A statement about the emoji stand-in alone."""
 
-    @functools.wraps(rule)
-    def on_emoji(records: Records) -> Finding:
-        own = records_of(records, experiment, "emoji")
-        return rule(own) if own else not_run(experiment)
+    def register(rule: Rule) -> Claim:
+        @claim(label, f"On the emoji stand-in: {statement}", published=published, name=f"{name}_on_emoji")
+        @functools.wraps(rule)
+        def on_emoji(records: Records) -> Finding:
+            own = records_of(records, experiment, "emoji")
+            return rule(own) if own else not_run(experiment)
 
-    statement = f"On the emoji stand-in: {statement}"
-    return claim(label, statement, published=published, name=f"{name}_on_emoji")(on_emoji)
+        return on_emoji
+
+    return register
 
 
 def records_of(records: Records, experiment: str, data: str) -> list[Record]:
@@ -60,9 +67,11 @@ def of_either(records: list[Record], profile: str) -> list[Record]:
 
 
 def _missing(experiment: str, stand_in: int) -> Finding:
-    reason = "DomainNet's images are not part of this repository and no run on them is recorded"
-    if stand_in:
-        why = f"{reason}; the next row has the emoji stand-in (`{experiment}`, {stand_in} records)."
-    else:
-        why = f"{reason}, nor one of `{experiment}` on the emoji stand-in."
-    return Finding("no records on DomainNet", 0, "not run here", why)
+    beside = f"; the next row has the emoji stand-in (`{experiment}`, {stand_in} records)."
+    return Finding(
+        measured="no records on DomainNet",
+        runs=0,
+        verdict="not run here",
+        why="DomainNet's images are not part of this repository and no run on them is recorded"
+        + (beside if stand_in else f", nor one of `{experiment}` on the emoji stand-in."),
+    )

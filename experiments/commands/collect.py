@@ -3,7 +3,7 @@
     python -m experiments collect
     python -m experiments collect --all --records DIR      # also trials, into a folder of one's own
 
-Reads every ``results/runs/EXPERIMENT/*/record.json`` and writes ``results/records/EXPERIMENT.jsonl``, sorted by run id;
+Reads every ``results/runs/EXPERIMENT/*/record.json`` and writes ``results/records/EXPERIMENT.jsonl``, sorted by config;
 records that are there already and have no run directory here are kept, as long as a config asks for them. Calling it
 again changes nothing.
 

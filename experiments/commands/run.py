@@ -109,7 +109,7 @@ def _preview(grid: list[Run], todo: list[Run], plan: LaunchPlan, runs: Path) -> 
         yield plan.script
     points = [dict(_leaves(run.values)) for run in grid]
     keys = dict.fromkeys(key for point in points for key in point)
-    differing = [key for key in keys if len({json.dumps(point.get(key)) for point in points}) > 1]
+    differing = [key for key in keys if len({point.get(key) for point in points}) > 1]
     for run, point in zip(grid, points, strict=True):
         state = RunDirectory.of(run, runs).state()
         yield " ".join([run.run_id, f"{state:7}", *(f"{key}={point[key]}" for key in differing if key in point)])
@@ -130,14 +130,15 @@ def _preview(grid: list[Run], todo: list[Run], plan: LaunchPlan, runs: Path) -> 
     yield f"{len(todo)} runs to do in {plan.tasks} tasks; {costs}"
 
 
-def _leaves(values: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every plain value inside mappings and lists, by its dotted key."""
-    entries = values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else None
-    if entries is None:
-        yield name, values
-        return
-    for key, value in entries:
-        yield from _leaves(value, f"{name}.{key}".lstrip("."))
+def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every value inside mappings as a short text, by its dotted key."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and not any(isinstance(entry, dict) for entry in value):
+            yield prefix + key, ",".join(map(str, value[:3])) + (f",... ({len(value)})" if len(value) > 3 else "")
+        elif not isinstance(value, list):
+            yield prefix + key, str(value)
 
 
 def _report(todo: list[Run], counts: Counter[Outcome], runs: Path) -> None:

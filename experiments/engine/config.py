@@ -4,12 +4,14 @@
 find the runs, is the variant's name unless the YAML says otherwise. Its ``sweep:`` block, a list of values per key,
 expands to a grid, and a list of such blocks to the union of their grids. On the command line ``key=a,b`` or
 ``key=[a,b]`` sweeps a plain field in every block and is the value of a field that is a list; one value pins a swept
-key. ``candidates.0.lr=3`` reaches into lists and mappings. Where a block lists ``"*"`` for a key, a value on the
+key. ``models.0.lr=3`` reaches into lists and mappings. Where a block lists ``"*"`` for a key, a value on the
 command line runs only the blocks that list it, and those with ``"*"``.
 """
 
+import copy
 import dataclasses
 import difflib
+import functools
 import importlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +36,9 @@ ANY = "*"
 
 Schema = TypeVar("Schema")
 Block = dict[str, list[Any]]
+
+_hints = functools.cache(get_type_hints)
+_structure = functools.cache(OmegaConf.structured)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,18 +152,17 @@ def _grid(
     experiment: str, schema: type, stored: dict[str, Any], blocks: list[Block], overrides: dict[str, Any]
 ) -> list[Run]:
     """The union of the blocks' grids; an override replaces what a block sweeps over, or pins it."""
-    base: Any = OmegaConf.to_container(_merge(schema, stored, experiment))
+    base = OmegaConf.to_container(_merge(schema, stored, experiment))
     pinned, swept = _pinned_and_swept(schema, overrides, experiment)
     points: list[Run] = []
     for block in _open_to(blocks, overrides):
         sweep = {key: values for key, values in block.items() if key not in overrides} | swept
         for values in itertools.product(*sweep.values()):
-            point = OmegaConf.create(base)
-            with _explain(experiment):
-                for key, value in [*zip(sweep, values, strict=True), *pinned.items()]:
-                    kind_of(schema, key, experiment)
-                    OmegaConf.update(point, key, value)  # a mapping is laid over the one that is there
-            points.append(Run(experiment, typed(schema, point, experiment)))
+            point = copy.deepcopy(base)
+            for key, value in [*zip(sweep, values, strict=True), *pinned.items()]:
+                kind_of(schema, key, experiment)
+                _assign(point, key, value, experiment)
+            points.append(Run(experiment, typed(schema, point, experiment)))  # type: ignore[arg-type]
     return _once(points)
 
 
@@ -201,7 +205,7 @@ def kind_of(schema: type, key: str, origin: str) -> Any:
     kind: Any = schema
     for name in key.split("."):
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            hints = get_type_hints(kind)
+            hints = _hints(kind)
             names = [field.name for field in dataclasses.fields(kind)]
             if name not in names:
                 nearest = difflib.get_close_matches(name, names, n=1)
@@ -216,6 +220,29 @@ def kind_of(schema: type, key: str, origin: str) -> Any:
         else:
             raise UserError(f"{key}: there is nothing below a plain value: leave out .{name}")
     return kind
+
+
+def _assign(values: Any, key: str, value: Any, origin: str) -> None:
+    """Set a dotted key inside plain mappings and lists; a mapping is laid over the one that is there."""
+    *above, last = key.split(".")
+    for name in above:
+        values = values[_place(values, name, key, origin)]
+    place = _place(values, last, key, origin)
+    values[place] = _laid_over(values.get(last) if isinstance(values, dict) else values[place], value)
+
+
+def _place(values: Any, name: str, key: str, origin: str) -> str | int:
+    if isinstance(values, dict):
+        return name
+    if int(name) >= len(values):
+        raise UserError(f"{origin}: {key} is out of range: the list has {len(values)} entries, counted from 0")
+    return int(name)
+
+
+def _laid_over(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: _laid_over(old.get(key), value) for key, value in new.items()}}
+    return new
 
 
 def _parse(argument: str) -> tuple[str, Any]:
@@ -268,17 +295,17 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in stored.items()}
 
 
-def typed(schema: type[Schema], point: Mapping[Any, Any], origin: str) -> Schema:
+def typed(schema: type[Schema], point: Mapping[str, Any], origin: str) -> Schema:
     """An instance of a dataclass; unknown keys (with the nearest one) and wrong types are refused."""
     with _explain(origin):
         return OmegaConf.to_object(_merge(schema, point, origin))  # type: ignore[return-value]
 
 
-def _merge(schema: type, point: Mapping[Any, Any], origin: str) -> DictConfig:
+def _merge(schema: type, point: Mapping[str, Any], origin: str) -> DictConfig:
     for key in point:
         kind_of(schema, key, origin)
     with _explain(origin):
-        return OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(point)))  # type: ignore[return-value]
+        return OmegaConf.merge(_structure(schema), dict(point))  # type: ignore[return-value]
 
 
 @contextmanager

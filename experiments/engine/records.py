@@ -50,8 +50,8 @@ def write_record(record: Record, path: Path) -> None:
 
 
 def write_records(records: list[Record], path: Path) -> None:
-    """All records of an experiment, one a line, sorted by ``run_id``."""
-    ordered = sorted(records, key=lambda record: str(record["run_id"]))
+    """All records of an experiment, one a line, sorted by their configs: no table depends on how ids come out."""
+    ordered = sorted(records, key=lambda record: (json.dumps(record["config"], sort_keys=True), record["run_id"]))
     lines = [strict_json(record, indent=None, sort_keys=True) for record in ordered]
     write_atomically(path, "\n".join(lines) + "\n")
 

@@ -191,7 +191,8 @@ def worlds(records: list[Record]) -> Figure:
         ax.set_title(f"severity {severity:g}")
     for ax in grid[-1]:
         ax.set_xlabel("$x_1$")
-    figure.legend(handles=_legend(), loc="outside lower center", ncols=5)
+    classes = max((_num_classes(p) for portraits in drawn.values() for p in portraits.values()), default=2)
+    figure.legend(handles=_legend(classes), loc="outside lower center", ncols=5)
     return figure
 
 
@@ -211,18 +212,29 @@ def _draw(ax: Axes, portrait: Portraits | None) -> None:
     source = np.array(portrait["source"]["x"])
     ax.scatter(source[:, 0], source[:, 1], s=1.5, color="0.75", linewidths=0)
     points, labels = np.array(portrait["target"]["x"]), np.array(portrait["target"]["y"])
-    for label in (0, 1):
+    for label in range(_num_classes(portrait)):
         x, y = points[labels == label].T
-        ax.scatter(x, y, s=3, color=COLOURS[label], marker=MARKERS[label], linewidths=0)
-    for key, style in (("score", "solid"), ("new_score", "dashed")):
+        ax.scatter(x, y, s=3, linewidths=0, **_look_of(label))
+    for key, style in (("margins", "solid"), ("new_margins", "dashed")):
         line: dict[str, Any] = {"levels": [0], "colors": "black", "linewidths": 1, "linestyles": style}
-        ax.contour(portrait["x"], portrait["y"], portrait[key], **line)
+        for margin in np.array(portrait[key]):
+            if margin.min() < 0 < margin.max():
+                ax.contour(portrait["x"], portrait["y"], margin, **line)
 
 
-def _legend() -> list[Line2D]:
+def _num_classes(portrait: Portraits) -> int:
+    """The first class has no margin: its boundary is that of the others."""
+    return 1 + len(portrait["margins"])
+
+
+def _look_of(label: int) -> dict[str, Any]:
+    return {"color": COLOURS[label % len(COLOURS)], "marker": MARKERS[label % len(MARKERS)]}
+
+
+def _legend(num_classes: int) -> list[Line2D]:
     dots = [
-        Line2D([], [], linestyle="", marker=MARKERS[k], color=COLOURS[k], markersize=3, label=f"target, class {k}")
-        for k in (0, 1)
+        Line2D([], [], linestyle="", markersize=3, label=f"target, class {label}", **_look_of(label))
+        for label in range(num_classes)
     ]
     source = Line2D([], [], linestyle="", marker=".", color="0.75", label="source")
     old = Line2D([], [], color="black", linestyle="solid", label="boundary of Q")

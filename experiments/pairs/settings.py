@@ -64,3 +64,12 @@ class LossConfig:
 @dataclass(frozen=True)
 class MeasureConfig(LossConfig, SettingsConfig):
     """Both, for experiments that run the whole diagnostic of classifiers."""
+
+    def check_numbers(self) -> None:
+        """Refuse a number out of its range.
+
+        Raises:
+            ValueError: with its name.
+        """
+        self.loss()
+        self.settings()

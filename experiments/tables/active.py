@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pandas import DataFrame, Series
 
-from ..analysis.active import POLICIES, SCORES, active_frame, mean_correlation
+from ..analysis.active import SCORES, active_frame, mean_correlation, policies_in
 from ..analysis.cells import MISSING, interval, spread
 from ..analysis.paper import ACTIVE, ActiveRow
 from ..analysis.summary import rank_correlation
 from ..engine.records import Record
 from .table import Table, table, without
 
-DISTANCE = {"w1min": "distance", "mmdmin": "mmd", "random": "distance"}
-"""What a policy's Distance column shows: the OT divergence, or MMD."""
+DISTANCE = {"mmdmin": "mmd"}
+"""What a policy's Distance column shows, where it is not the OT divergence."""
 
 TERMS = {
     "distance": ("W, all labels", 1.0),
@@ -39,19 +39,24 @@ TERMS = {
 def combined(records: list[Record]) -> Table:
     """Every round of every policy: the paper's on DomainNet, ours on the data that was run."""
     frame = active_frame(records)
+    policies = policies_in(frame)
     rows = []
-    for policy in DISTANCE:
+    for policy in policies:
         for number in sorted({row.round for row in ACTIVE}):
             rows += [_published(row) for row in ACTIVE if (row.policy, row.round) == (policy, number)]
             rows += _ours(frame, policy, number)
-    caption = (
-        "Active selection. Published: DomainNet, real to painting. Ours: mean (standard deviation) over seeds on the "
-        "data named. Distance is that of all labels so far to the source, OT for w1min and random, MMD for mmdmin. "
-        "|Delta R| in percentage points of top-1 error; Proxy / |Delta R| is what the paper prints as B / |Delta R|, "
-        "the last ratio is the bound without remainders over |Delta R| in clipped cross-entropy."
-    )
+    others = " and ".join(policy for policy in policies if policy not in DISTANCE)
     scores = ["Distance", "Out. Disc.", "TRACE-Proxy", "|Delta R| [p.p.]", "Proxy / |Delta R|", "B / |Delta R|"]
-    return Table(caption, ["policy", "round", "labeled", "data", *scores, "target error [%]"], rows)
+    return Table(
+        caption=(
+            "Active selection. Published: DomainNet, real to painting. Ours: mean (standard deviation) over seeds on "
+            f"the data named. Distance is that of all labels so far to the source, OT for {others}, MMD for "
+            "mmdmin. |Delta R| in percentage points of top-1 error; Proxy / |Delta R| is what the paper prints as B / "
+            "|Delta R|, the last ratio is the bound without remainders over |Delta R| in clipped cross-entropy."
+        ),
+        header=["policy", "round", "labeled", "data", *scores, "target error [%]"],
+        rows=rows,
+    )
 
 
 @table("trace-domainnet-main", "active")
@@ -71,20 +76,24 @@ def terms(records: list[Record]) -> Table:
     for (data, policy, labeled), part in frame.groupby(["data", "policy", "labeled"], sort=False):
         cells = [spread(scale * part[name]) for name, (_, scale) in TERMS.items()]
         rows.append([data, policy, f"{labeled:g}", *cells])
-    caption = (
-        "Active selection, all terms: mean (standard deviation) over seeds. W is the debiased Sinkhorn divergence to "
-        "the source's training features: of all labels so far, of this round's batch, of as many held-out source "
-        "images as there are labels (no shift at this size), and between halves of the source. B is the bound "
-        "without remainders; Delta R is signed, above 0 is harm."
+    return Table(
+        caption=(
+            "Active selection, all terms: mean (standard deviation) over seeds. W is the debiased Sinkhorn divergence "
+            "to the source's training features: of all labels so far, of this round's batch, of as many held-out "
+            "source images as there are labels (no shift at this size), and between halves of the source. B is the "
+            "bound without remainders; Delta R is signed, above 0 is harm."
+        ),
+        header=["data", "policy", "labeled", *(title for title, _ in TERMS.values())],
+        rows=rows,
     )
-    return Table(caption, ["data", "policy", "labeled", *(title for title, _ in TERMS.values())], rows)
 
 
 @table("active-ranks", "active")
 def ranks(records: list[Record]) -> Table:
     """How well every score ranks the rounds by the anchor's change."""
+    frame = active_frame(records)
     rows = []
-    for data, part in active_frame(records).groupby("data", sort=False):
+    for data, part in frame.groupby("data", sort=False):
         for score, name in SCORES.items():
             found = [
                 rho(part, score, change)
@@ -92,12 +101,15 @@ def ranks(records: list[Record]) -> Table:
                 for change in ("points", "signed_points")
             ]
             rows.append([data, name, *(interval(rho, "{:.2f}") for rho in found)])
-    caption = (
-        "Active selection: Spearman's rho of every score with the change of the anchor's 0-1 risk, over the means of "
-        f"all rounds of {', '.join(POLICIES)} and over all rounds of all runs; 95% intervals over seeds."
+    return Table(
+        caption=(
+            "Active selection: Spearman's rho of every score with the change of the anchor's 0-1 risk, over the means "
+            f"of all rounds of {', '.join(policies_in(frame))} and over all rounds of all runs; 95% intervals over "
+            "seeds."
+        ),
+        header=["data", "score", "means, |Delta R|", "means, signed", "all rounds, |Delta R|", "all rounds, signed"],
+        rows=rows,
     )
-    header = ["data", "score", "means, |Delta R|", "means, signed", "all rounds, |Delta R|", "all rounds, signed"]
-    return Table(caption, header, rows)
 
 
 def _published(row: ActiveRow) -> list[str]:
@@ -113,7 +125,8 @@ def _ours(frame: DataFrame, policy: str, number: int) -> list[list[str]]:
         rounds = list(runs.groupby("labeled"))
         if number <= len(rounds):
             labeled, part = rounds[number - 1]
-            spreads = [spread(part[name]) for name in (DISTANCE[policy], "output_distance", "proxy", "points")]
+            shown = (DISTANCE.get(policy, "distance"), "output_distance", "proxy", "points")
+            spreads = [spread(part[name]) for name in shown]
             ratios = [ratio(part["proxy"], part["points"]), ratio(part["bound_ot"], part["abs_risk_change"])]
             error = spread(100 * part["target_error"])
             rows.append([policy, str(number), f"{labeled:g}", data, *spreads, *ratios, error])

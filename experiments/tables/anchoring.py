@@ -25,7 +25,6 @@ from .table import Table, table
 def anchoring(records: list[Record]) -> Table:
     """One line for each study and method; differences are paired over seeds."""
     found = studies(anchoring_frame(records))
-    rows = [_row(title, part, method) for title, part in found for method in METHODS]
     caption = (
         "Anchor-aware training at equal target accuracy: of every method, by seed, the most restrained update whose "
         f"error on the target's validation split is at most {100 * TOLERANCE:g} point above the plain fine-tune's. "
@@ -36,8 +35,11 @@ def anchoring(records: list[Record]) -> Table:
     about = ["study", "method", "needs of the anchor", "strength", "target error [%]", "minus plain [p.p.]"]
     risk = ["Delta R [nats]", "|Delta R| [nats]", "minus plain"]
     error = ["Delta error [p.p.]", "|Delta error| [p.p.]", "minus plain"]
-    header = [*about, *risk, *error, "certificate [nats]"]
-    return Table(caption + " ".join(summary(title, part) for title, part in found), header, rows)
+    return Table(
+        caption=caption + " ".join(summary(title, part) for title, part in found),
+        header=[*about, *risk, *error, "certificate [nats]"],
+        rows=[_row(title, part, method) for title, part in found for method in METHODS],
+    )
 
 
 def summary(title: str, part: DataFrame) -> str:

@@ -14,27 +14,29 @@ DOMAINNET = 50_416
 def benchmark(records: list[Record]) -> Table:
     """Time and memory ratios of one run."""
     record = records[0]
-    rows = [
-        [
-            row["case"],
-            row["size"],
-            row["contender"],
-            _number(row["seconds"], "{:.3g}"),
-            _number(row["time_ratio"], "{:.2f}"),
-            _number(row["peak_bytes"], "{:.0f}", scale=1e-6),
-            _number(row["memory_ratio"], "{:.2f}"),
-            _number(row["value"], "{:.6g}"),
-            _number(row["value_difference"], "{:.0e}"),
-            "; ".join(_target(target) for target in row["targets"]),
-        ]
-        for row in record["metrics"]["rows"]
-    ]
-    caption = (
-        f"Contenders within one run, {record['machine']['cores']} cores, torch {record['versions']['torch']}. Ratios "
-        "are to ours: above 1 we are faster or smaller. Memory is what a contender needs beyond its inputs."
-    )
     sizes = ["time [s]", "time ratio", "peak [MB]", "peak ratio", "value", "relative difference"]
-    return Table(caption, ["case", "size", "contender", *sizes, "target"], rows)
+    return Table(
+        caption=(
+            f"Contenders within one run, {record['machine']['cores']} cores, torch {record['versions']['torch']}. "
+            "Ratios are to ours: above 1 we are faster or smaller. Memory is what a contender needs beyond its inputs."
+        ),
+        header=["case", "size", "contender", *sizes, "target"],
+        rows=[
+            [
+                row["case"],
+                row["size"],
+                row["contender"],
+                _number(row["seconds"], "{:.3g}"),
+                _number(row["time_ratio"], "{:.2f}"),
+                _number(row["peak_bytes"], "{:.0f}", scale=1e-6),
+                _number(row["memory_ratio"], "{:.2f}"),
+                _number(row["value"], "{:.6g}"),
+                _number(row["value_difference"], "{:.0e}"),
+                "; ".join(_target(target) for target in row["targets"]),
+            ]
+            for row in record["metrics"]["rows"]
+        ],
+    )
 
 
 def _target(target: Record) -> str:
@@ -58,9 +60,12 @@ def growth(records: list[Record]) -> Table:
         measured = [f"{seconds[n]:.2g}" if n in seconds else "too long" for n in sizes]
         projected = seconds.iloc[-1] * (DOMAINNET / seconds.index[-1]) ** rate
         rows.append([name, *measured, f"{rate:.2f}", f"{projected:.2g}"])
-    caption = (
-        f"Seconds of one call on n source and n target samples in {frame['dim'][0]} dimensions, "
-        f"{records[0]['machine']['cores']} cores; the slope of log seconds against log n over the upper half of the "
-        f"sizes; and the seconds that it projects for one call on all of n = {DOMAINNET:,}."
+    return Table(
+        caption=(
+            f"Seconds of one call on n source and n target samples in {frame['dim'][0]} dimensions, "
+            f"{records[0]['machine']['cores']} cores; the slope of log seconds against log n over the upper half of "
+            f"the sizes; and the seconds that it projects for one call on all of n = {DOMAINNET:,}."
+        ),
+        header=["estimator", *(f"n = {n:,}" for n in sizes), "slope", "projected [s]"],
+        rows=rows,
     )
-    return Table(caption, ["estimator", *(f"n = {n:,}" for n in sizes), "slope", "projected [s]"], rows)

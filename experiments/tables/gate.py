@@ -68,14 +68,16 @@ def gate_tau_main(records: list[Record]) -> Table:
             rhos = [correlation(frame, score, change) for change in CHANGES]
             cells = [interval(found, "{:.2f}") for found in (*rhos, area(frame, score, GATE_TAU))]
             rows.append([title, name, paper, *cells, str(len(frame))])
-    caption = (
-        "Deployment gate: Spearman's rho of every score with the change of the anchor's 0-1 risk, signed and absolute, "
-        f"and of its clipped cross-entropy; AUROC for a rise above {GATE_TAU}. 95% intervals over seeds and "
-        "candidates. MSP stands in both signs: the paper's rho and its AUROC have opposite ones. "
-        f"{ABBREVIATIONS}"
+    return Table(
+        caption=(
+            "Deployment gate: Spearman's rho of every score with the change of the anchor's 0-1 risk, signed and "
+            f"absolute, and of its clipped cross-entropy; AUROC for a rise above {GATE_TAU}. 95% intervals over seeds "
+            "and candidates. MSP stands in both signs: the paper's rho and its AUROC have opposite ones. "
+            f"{ABBREVIATIONS}"
+        ),
+        header=["candidates", "score", "rho, paper", *CHANGES.values(), f"AUROC at {GATE_TAU}", "updates"],
+        rows=rows,
     )
-    header = ["candidates", "score", "rho, paper", *CHANGES.values(), f"AUROC at {GATE_TAU}", "updates"]
-    return Table(caption, header, rows)
 
 
 @table("gate-tau", "gate")
@@ -92,12 +94,14 @@ def gate_tau(records: list[Record]) -> Table:
                 printed = f"{paper[0]:.3f} / {paper[1]:.3f}" if paper else ""
                 areas = [interval(area(frame, score, tau, metric), "{:.2f}") for metric in (auroc, auprc)]
                 rows.append([title, f"{tau:.2f}", share, name, printed, *areas])
-    caption = (
-        "Threshold sweep: an update is harmful if the anchor's 0-1 risk rises by more than tau. 95% intervals over "
-        "seeds and candidates. Published: DomainNet, AUROC / AUPRC of TRACE and -MSP."
+    return Table(
+        caption=(
+            "Threshold sweep: an update is harmful if the anchor's 0-1 risk rises by more than tau. 95% intervals "
+            "over seeds and candidates. Published: DomainNet, AUROC / AUPRC of TRACE and -MSP."
+        ),
+        header=["candidates", "tau", "harmful", "score", "paper", "AUROC", "AUPRC"],
+        rows=rows,
     )
-    header = ["candidates", "tau", "harmful", "score", "paper", "AUROC", "AUPRC"]
-    return Table(caption, header, rows)
 
 
 @table("gate-paired", "gate")
@@ -109,14 +113,16 @@ def gate_paired(records: list[Record]) -> Table:
             for score in SCORES:
                 if score != over:
                     rows.append([title, SCORES[over], SCORES[score], *_leads(frame, score, over)])
-    caption = (
-        "Paired comparison: how much better than TRACE-W, or than model change alone, every score ranks the same "
-        "updates by the signed change of the anchor's 0-1 risk (rho) and separates rises above tau (AUROC). 95% "
-        "intervals over seeds and candidates; resolvable where they exclude 0, better or worse. Of twenty "
-        "differences that are truly 0, one would seem resolvable."
+    return Table(
+        caption=(
+            "Paired comparison: how much better than TRACE-W, or than model change alone, every score ranks the same "
+            "updates by the signed change of the anchor's 0-1 risk (rho) and separates rises above tau (AUROC). 95% "
+            "intervals over seeds and candidates; resolvable where they exclude 0, better or worse. Of twenty "
+            "differences that are truly 0, one would seem resolvable."
+        ),
+        header=["candidates", "against", "score", "rho", *(f"AUROC at {tau:.2f}" for tau in THRESHOLDS), "resolvable"],
+        rows=rows,
     )
-    header = ["candidates", "against", "score", "rho", *(f"AUROC at {tau:.2f}" for tau in THRESHOLDS), "resolvable"]
-    return Table(caption, header, rows)
 
 
 def _leads(frame: DataFrame, score: str, over: str) -> list[str]:
@@ -145,17 +151,19 @@ def gate_controls(records: list[Record]) -> Table:
             harm = [_points(own["error_change"]), f"{100 * place['error_change']:.0f}%", spread(own["risk_change"])]
             cells = [f"{own[score].mean():.3g} ({100 * place[score]:.0f}%)" for score in SHOWN]
             rows.append([data, kind, str(len(own)), *harm, _points(own["target_error"]), *cells])
-    caption = (
-        "Controls: mean (standard deviation) of the true signed change on the anchor and of the target error, and mean "
-        "of each score with its place among all updates of the same seed, from 0% (least alarming) to 100%. A gate "
-        "is right where a score's place is that of the harm. Plain: the fine-tunes that are gated; reference: those "
-        "run beside the controls to compare them with. Constant: added to all logits of a timid fine-tune, which moves "
-        "no prediction; blind harm: done where no target input shows it. "
-        f"{ABBREVIATIONS}"
-    )
     harm = ["Delta R [p.p.]", "place of harm", "Delta R [nats]", "target error [%]"]
     header = ["data", "kind", "updates", *harm, *(f"{SCORES[score]} (place)" for score in SHOWN)]
-    return Table(caption, header, rows or [[MISSING] * len(header)])
+    return Table(
+        caption=(
+            "Controls: mean (standard deviation) of the true signed change on the anchor and of the target error, and "
+            "mean of each score with its place among all updates of the same seed, from 0% (least alarming) to 100%. "
+            "A gate is right where a score's place is that of the harm. Plain: the fine-tunes that are gated; "
+            "reference: those run beside the controls to compare them with. Constant: added to all logits of a timid "
+            f"fine-tune, which moves no prediction; blind harm: done where no target input shows it. {ABBREVIATIONS}"
+        ),
+        header=header,
+        rows=rows or [[MISSING] * len(header)],
+    )
 
 
 def _points(values: Series) -> str:

@@ -31,12 +31,15 @@ def isolation(records: list[Record]) -> Table:
             rows.append([world, vary, f"{value:g}", *(spread(at[name]) for name in ISOLATED)])
         rows.append([world, vary, "largest / smallest", *(f"{leak(part, name):.3g}" for name in ISOLATED)])
         rows.append([world, vary, "rho with |Delta R|", *(_rho_cell(part, name) for name in ISOLATED)])
-    caption = (
-        "One cause at a time: mean (standard deviation) over seeds. With 'lr' the shift is fixed and the step size of "
-        "the fine-tuning moves, with 'severity' the training is fixed. 'largest / smallest' compares means: 1 "
-        f"stays put. rho is Spearman's over all pairs of a block with a {interval_kind(frame)}."
+    return Table(
+        caption=(
+            "One cause at a time: mean (standard deviation) over seeds. With 'lr' the shift is fixed and the step "
+            "size of the fine-tuning moves, with 'severity' the training is fixed. 'largest / smallest' compares "
+            f"means: 1 stays put. rho is Spearman's over all pairs of a block with a {interval_kind(frame)}."
+        ),
+        header=["world", "vary", "value", *ISOLATED.values()],
+        rows=rows,
     )
-    return Table(caption, ["world", "vary", "value", *ISOLATED.values()], rows)
 
 
 def _rho_cell(part: DataFrame, name: str) -> str:

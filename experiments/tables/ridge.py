@@ -41,8 +41,11 @@ def ridge_scaling(records: list[Record]) -> Table:
         ["core bound over |Delta R|, diagnostic", "constant", *_diagnostic(diagnosed, _median_tightness), "-"],
         ["|Delta R| <= core bound, diagnostic", "holds", *_diagnostic(diagnosed, _share_held), _all_held(diagnosed)],
     ]
-    header = ["quantity", "paper", "|mu| <= 0.1", "|mu| >= 10", "agreement"]
-    return Table(_caption(reading.closed_parts(records), closed, moved, finite), header, rows)
+    return Table(
+        caption=_caption(reading.closed_parts(records), closed, moved, finite),
+        header=["quantity", "paper", "|mu| <= 0.1", "|mu| >= 10", "agreement"],
+        rows=rows,
+    )
 
 
 def _caption(drawn: list[Record], closed: list[Record], moved: list[Record], finite: list[Record]) -> str:

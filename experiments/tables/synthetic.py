@@ -45,13 +45,17 @@ def combined_excerpt(records: list[Record]) -> Table:
             part = excerpt_part(frame, published, model)
             rows.append(_ours(published, part, name, squared=False))
             rows.append(_ours(published, part, f"{name}, squared, 1/n", squared=True))
-    caption = (
-        "The paper's rows beside ours: mean (standard deviation) over seeds at the smallest weight decay. Plain: "
-        "model change is L_ell times the mean output distance, gradients are those of single losses. 'squared, 1/n': "
-        "mean squared distance, shift terms over n, which fits the printed sizes. B is the sum without remainders."
-    )
     terms = ["|Delta R|", "B OT", "B MMD", "EmpShift OT", "EmpShift MMD", "ModelChange", "G_Q / G_Q~"]
-    return Table(caption, ["world", "shift", "n", "row", *terms], rows)
+    return Table(
+        caption=(
+            "The paper's rows beside ours: mean (standard deviation) over seeds at the smallest weight decay. Plain: "
+            "model change is L_ell times the mean output distance, gradients are those of single losses. 'squared, "
+            "1/n': mean squared distance, shift terms over n, which fits the printed sizes. B is the sum without "
+            "remainders."
+        ),
+        header=["world", "shift", "n", "row", *terms],
+        rows=rows,
+    )
 
 
 def _published(row: ExcerptRow) -> list[str]:
@@ -79,11 +83,14 @@ def rank_power(records: list[Record]) -> Table:
         for score, name in SCORES.items():
             ours = interval(rank_correlation(part, score))
             rows.append([world, model, variant, name, _rho(world, score, variant, "{:.3f}"), ours, str(len(part))])
-    caption = (
-        "Spearman's rho of each score with |Delta R| (clipped cross-entropy) over all severities, sample sizes, weight "
-        f"decays and seeds, with a {interval_kind(frame)}. c_h comes from candidates of another seed."
+    return Table(
+        caption=(
+            "Spearman's rho of each score with |Delta R| (clipped cross-entropy) over all severities, sample sizes, "
+            f"weight decays and seeds, with a {interval_kind(frame)}. c_h comes from candidates of another seed."
+        ),
+        header=["world", "model", "variant", "score", "paper", "ours", "pairs"],
+        rows=rows,
     )
-    return Table(caption, ["world", "model", "variant", "score", "paper", "ours", "pairs"], rows)
 
 
 def _rho(world: str, score: str, variant: str, form: str) -> str:
@@ -105,12 +112,15 @@ def glance(records: list[Record]) -> Table:
         harm = f"{100 * (part['risk_change'] > 0).mean():.0f}%"
         bound = f"{100 * held:.0f}%, {ratio:.0f}"
         rows.append([world, model, variant, _rho(world, "proxy_ot", variant, "{:.2f}"), proxy, *rhos, bound, harm])
-    caption = (
-        f"Spearman's rho with |Delta R| ({interval_kind(frame)}), how often the OT bound holds with its median ratio "
-        "to |Delta R|, and the share of updates that raise the anchor's risk."
-    )
     scores = ["TRACE-Proxy, paper", "TRACE-Proxy, ours", *(SCORES[name] for name in rivals)]
-    return Table(caption, ["world", "model", "variant", *scores, "bound holds, ratio", "harmful"], rows)
+    return Table(
+        caption=(
+            f"Spearman's rho with |Delta R| ({interval_kind(frame)}), how often the OT bound holds with its median "
+            "ratio to |Delta R|, and the share of updates that raise the anchor's risk."
+        ),
+        header=["world", "model", "variant", *scores, "bound holds, ratio", "harmful"],
+        rows=rows,
+    )
 
 
 @table("coverage", "synthetic")
@@ -122,15 +132,17 @@ def coverage(records: list[Record]) -> Table:
             held, ratio = covers(part, bound)
             check = CHECKS[bound](part) if bound in CHECKS else ""
             rows.append([*setting, name, f"{100 * held:.1f}%", f"{ratio:.3g}", check, str(len(part))])
-    caption = (
-        "Share of pairs with |Delta R| at most the bound, and the median of bound / |Delta R|. A bound that holds "
-        "always and is far above 1 says little: compare with its terms alone and with the anchor bounds. Estimate: "
-        "of the OT shift the median distance, its floor (the same between halves of the source, without any shift but "
-        "with half the points, so a little high) and the share of pairs below it; of the MMD shift the share of pairs "
-        "whose kernel ridge is on the edge of its grid, so that the norm depends on the grid."
+    return Table(
+        caption=(
+            "Share of pairs with |Delta R| at most the bound, and the median of bound / |Delta R|. A bound that holds "
+            "always and is far above 1 says little: compare with its terms alone and with the anchor bounds. "
+            "Estimate: of the OT shift the median distance, its floor (the same between halves of the source, without "
+            "any shift but with half the points, so a little high) and the share of pairs below it; of the MMD shift "
+            "the share of pairs whose kernel ridge is on the edge of its grid, so that the norm depends on the grid."
+        ),
+        header=["world", "model", "variant", "bound", "holds", "median tightness", "estimate", "pairs"],
+        rows=rows,
     )
-    header = ["world", "model", "variant", "bound", "holds", "median tightness", "estimate", "pairs"]
-    return Table(caption, header, rows)
 
 
 def above_floor(frame: DataFrame) -> str:

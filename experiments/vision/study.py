@@ -28,7 +28,7 @@ from .finetune import TrainSpec, train
 from .images import Dataset, ImageSet, data_home, digest, load_dataset
 from .resume import Keeper
 from .samples import images_of, own_rows
-from .views import View, features_of
+from .views import HeadView, features_of
 
 
 @dataclass(frozen=True)
@@ -156,14 +156,14 @@ class Study:
         q.load_state_dict(context.shared("source-model", key, weights))
         return q.requires_grad_(False)
 
-    def view(self, model: Classifier, name: str, domain: Domain[Data], context: Context) -> View:
+    def view(self, model: Classifier, name: str, domain: Domain[Data], context: Context) -> HeadView:
         """What the head of a model sees of a domain, on the CPU; below the head computed once for all runs."""
 
         def features() -> tuple[Tensor, ...]:
             return tuple(features_of(model, rows, device=self.config.device) for rows in domain)
 
         if model.depth == "head":
-            return View(*features())
+            return HeadView(*features())
         key = {
             "model": weights_digest(model),
             "depth": model.depth,
@@ -173,7 +173,7 @@ class Study:
             "seed": self.config.seed,
             "train_share": self.config.train_share,
         }
-        return View(*context.shared("view", key, features))
+        return HeadView(*context.shared("view", key, features))
 
 
 @torch.no_grad()

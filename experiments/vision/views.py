@@ -1,7 +1,7 @@
 """Q and an update of any depth as heads on features that were computed once.
 
 Below the head the two models differ, so they share no input but the image, and every term of the diagnostic would run
-both of them from there again. A `View` holds a domain's unit features under one model; two of them side by side,
+both of them from there again. A `HeadView` holds a domain's unit features under one model; two of them side by side,
 ``[n, 2 k]``, are inputs that both heads can read, and nothing but the heads is run after that.
 """
 
@@ -33,7 +33,7 @@ class Columns(nn.Module):
         return x[:, self.start : self.stop]
 
 
-class View(NamedTuple):
+class HeadView(NamedTuple):
     """The unit features of a domain under one model, ``[n, k]`` a split."""
 
     train: Tensor

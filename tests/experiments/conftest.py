@@ -1,14 +1,46 @@
-"""What the tests of the run engine share: how often the toy experiment was computed, and disks that fill up."""
+"""What tests share: contexts of a run, small images, how often the toy experiment was computed, disks that fill up."""
 
+import itertools
 import os
 import subprocess
 from collections import Counter
 
 import pytest
 
+from experiments.engine.config import expand
 from experiments.engine.records import ROOT
+from experiments.engine.run import Context
+from experiments.engine.store import RunDirectory
+from experiments.engine.wandb import Tracker
 from tests.experiments.cluster import free_ports, need_slurm
+from tests.experiments.toy import grid
+from tests.experiments.vision.trees import DOMAINS, domainnet_tree
 from tests.requirements import lacking
+
+
+@pytest.fixture
+def new_context(tmp_path):
+    """Contexts of runs: each call has a store of its own, or one that is named."""
+    (run,), number = grid(1), itertools.count()
+
+    def made(store=None):
+        store = tmp_path / f"store{next(number)}" if store is None else store
+        directory = RunDirectory(store / "toy" / f"run{next(number)}")
+        directory.path.mkdir(parents=True)
+        return Context(directory, Tracker(run, directory, "off"))
+
+    return made
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """The config keys of a small tree of images in DomainNet's layout, with caches of its own."""
+    monkeypatch.setenv("TRACE_DATA", str(tmp_path / "data"))
+    domainnet_tree(tmp_path / "tree", per_class=4)
+    page = tmp_path / "small.yaml"
+    page.write_text(f"name: small\nroot: {tmp_path / 'tree'}\ndomains: [{', '.join(DOMAINS)}]\n")
+    (point, *_) = expand("active", ["config=smoke"])
+    return {**point.values, "data": str(page)}
 
 
 @pytest.fixture

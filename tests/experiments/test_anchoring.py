@@ -10,7 +10,7 @@ from torch import nn
 from experiments.anchoring import (
     SHARED,
     WEIGHTED,
-    Case,
+    Adaptation,
     Parts,
     Recipe,
     added,
@@ -44,7 +44,7 @@ def case():
         optimiser.step()
     source, target = (Sample(x, (x[:, i] > 0).long()) for i in (0, 1))
     parts = Parts(source, source, source), Parts(target, target, target)
-    return Case(old.requires_grad_(False), *parts, RECIPE, ClippedCrossEntropy())
+    return Adaptation(old.requires_grad_(False), *parts, RECIPE, ClippedCrossEntropy())
 
 
 def final(case, term=None, recipe=RECIPE):

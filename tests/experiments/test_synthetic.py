@@ -1,6 +1,7 @@
 """The synthetic experiment: small cells through the real pipeline, and the numbers of the library's own diagnostic."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,13 +20,6 @@ from trace import diagnose
 from trace.worlds import world
 
 SMALL = ["config=smoke"]
-
-
-class Silent:
-    """A context that logs nowhere."""
-
-    def log(self, step, **values):
-        pass
 
 
 def small(**changes):
@@ -47,9 +41,9 @@ def test_every_variant_of_a_grid_has_development_candidates(name):
     assert settings[0] == settings[1]
 
 
-def test_a_cell_has_every_pair_once_and_repeats_itself():
+def test_a_cell_has_every_pair_once_and_repeats_itself(new_context):
     config = small(world="blobs_shift")
-    first, second = (synthetic.run(config, Silent()) for _ in range(2))
+    first, second = (synthetic.run(config, new_context()) for _ in range(2))
     assert first == second
     for model in ("logistic", "mlp"):
         columns = first[model]["columns"]
@@ -58,11 +52,11 @@ def test_a_cell_has_every_pair_once_and_repeats_itself():
     assert json.dumps(first)
 
 
-def test_rows_are_the_librarys_diagnostic():
+def test_rows_are_the_librarys_diagnostic(new_context):
     """What the frame derives from a stored row is what `diagnose` says about the same two models."""
     spec = ModelSpec("mlp", [8], "tanh", "penultimate", [1e-3], 1e-2, 3, 1e-2, 3)
     config = small(world="moons_warp", seeds=[0], severities=[1.0], models=[spec])
-    record = {"config": Run("synthetic", config).values, "metrics": synthetic.run(config, Silent())}
+    record = {"config": Run("synthetic", config).values, "metrics": synthetic.run(config, new_context())}
     stored = synthetic_frame([record]).iloc[0]
     made = world("moons_warp", severity=1.0)
     source, target = draw_source(made, 200, 0), draw_target(made, 150, 0)
@@ -83,35 +77,37 @@ def test_rows_are_the_librarys_diagnostic():
     assert stored["anchor_worst_label"] == pytest.approx(expected["anchor"]["worst_label"]["value"], rel=1e-5)
 
 
-def test_details_hold_the_exact_distance_and_a_portrait():
-    kept = synthetic.run(small(details=True, shared_draw=True, n=400, n_target=400), Silent())["logistic"]
+def test_details_hold_the_exact_distance_and_a_portrait(new_context):
+    kept = synthetic.run(small(details=True, shared_draw=True, n=400, n_target=400), new_context())["logistic"]
     assert set(kept["portraits"]) == {"0.0", "1.0"}
     drawn = kept["portraits"]["1.0"]
-    assert np.shape(drawn["score"]) == (len(drawn["y"]), len(drawn["x"]))
+    for key in ("margins", "new_margins"):
+        assert np.shape(drawn[key]) == (1, len(drawn["y"]), len(drawn["x"]))
     moved = np.array(kept["columns"]["severity"]) == 1
     w1 = np.array(kept["columns"]["wasserstein1"])[moved]
     assert np.allclose(w1, 1, atol=0.15)  # a translation by 1
 
 
-def test_portrait_scores_lie_where_the_points_do():
+def test_the_margins_of_a_portrait_change_sign_where_the_classes_meet(new_context):
     """The old model's boundary separates the source's classes at x = 0, the new one's at x = 1."""
-    drawn = synthetic.run(small(details=True, shared_draw=True, n=500, n_target=500), Silent())["logistic"][
+    drawn = synthetic.run(small(details=True, shared_draw=True, n=500, n_target=500), new_context())["logistic"][
         "portraits"
     ]["1.0"]
     x = np.array(drawn["x"])
-    for key, boundary in (("score", 0.0), ("new_score", 1.0)):
-        middle = np.array(drawn[key])[len(drawn["y"]) // 2]
+    for key, boundary in (("margins", 0.0), ("new_margins", 1.0)):
+        middle = np.array(drawn[key])[0][len(drawn["y"]) // 2]
         assert abs(x[np.argmax(middle > 0)] - boundary) < 0.4
 
 
-def test_invariant_labels_and_options_reach_the_world():
+def test_invariant_labels_and_options_reach_the_world(new_context):
     config = small(labels="invariant", options={"rotation": 30.0})
     changed, plain = (
-        np.array(synthetic.run(c, Silent())["logistic"]["columns"]["risk_change"]) for c in (config, small())
+        np.array(synthetic.run(c, new_context())["logistic"]["columns"]["risk_change"]) for c in (config, small())
     )
     assert abs(plain[-6:]).mean() > 3 * abs(changed[-6:]).mean()
-    with pytest.raises(ValueError, match="has no field 'labels'"):
-        synthetic.run(small(world="mixture_shift", labels="invariant"), Silent())
+    assert small(world="mixture_shift", labels="invariant").labels == "fixed", "this world leaves no choice"
+    with pytest.raises(ValueError, match="has no field 'spin'"):
+        synthetic.run(small(options={"spin": 30.0}), new_context())
 
 
 @pytest.mark.parametrize(
@@ -129,6 +125,24 @@ def test_invariant_labels_and_options_reach_the_world():
 def test_refusals_come_before_any_run(arguments, message):
     with pytest.raises(UserError, match=message):
         expand(arguments[0], ["config=smoke", *arguments[1:]])
+
+
+def test_numbers_of_the_diagnostic_are_keys_of_the_run(new_context):
+    """They make other runs with other numbers, and nothing else of the pairs moves."""
+    plain, *_ = expand("synthetic", SMALL)
+    changed, *_ = expand("synthetic", [*SMALL, "epsilon=0.05", "q=0.95"])
+    assert changed.run_id != plain.run_id
+    assert (changed.config.epsilon, changed.config.q) == (0.05, 0.95)
+    before, after = (synthetic.run(made.config, new_context())["mlp"]["columns"] for made in (plain, changed))
+    moved = {name for name, column in before.items() if column != after[name]}
+    assert {"transport", "floor", "sensitivity_source", "sensitivity_target"} <= moved
+    assert not moved & {"severity", "seed", "risk_change", "output_distance", "mmd_squared", "gap_source", "gap_target"}
+    assert np.all(np.array(after["sensitivity_target"]) <= np.array(before["sensitivity_target"]))
+    clipped = replace(plain.config, clip=0.5)
+    assert Run("synthetic", clipped).run_id not in (plain.run_id, changed.run_id)
+    losses = synthetic.run(clipped, new_context())["mlp"]["columns"]
+    assert losses["risk_change"] != before["risk_change"]
+    assert losses["transport"] == before["transport"]
 
 
 def test_a_run_as_a_user_starts_it(tmp_path):

@@ -24,14 +24,14 @@ Rows = Sequence[ActiveRow]
 def ratio_is_of_the_diagnostic(_: Records, rows: Rows = ACTIVE) -> Finding:
     """The printed ratio against TRACE-Proxy/|Delta R|, within the rounding of all three."""
     equal = sum(_is_quotient(row) for row in rows)
-    measured = (
-        f"the ratio equals TRACE-Proxy/|Delta R| in {equal} of {len(rows)} rows (42.74/5.82 = {42.74 / 5.82:.2f})"
-    )
-    why = "The column shows the calibrated ranking score, which is no bound, divided by |Delta R|."
     return first_case(
-        measured,
+        f"the ratio equals TRACE-Proxy/|Delta R| in {equal} of {len(rows)} rows (42.74/5.82 = {42.74 / 5.82:.2f})",
         0,
-        (equal == len(rows), "contradicts itself", why),
+        (
+            equal == len(rows),
+            "contradicts itself",
+            "The column shows the calibrated ranking score, which is no bound, divided by |Delta R|.",
+        ),
         (True, "reproduced", "The ratio is not that of the proxy, so it may be that of the diagnostic."),
     )
 
@@ -44,13 +44,18 @@ def ratio_is_of_the_diagnostic(_: Records, rows: Rows = ACTIVE) -> Finding:
 def ratio_is_dimensionless(_: Records, rows: Rows = ACTIVE, points_in_one: float = 100.0) -> Finding:
     """The same ratios with |Delta R| as a fraction, the unit of every risk in the theory."""
     low, high = (end(row.ratio for row in rows) * points_in_one for end in (min, max))
-    measured = f"{low:.0f} to {high:.0f} with |Delta R| as a fraction"
-    why = "The numerator is in logits, the denominator in percentage points: the size of the ratio is that of a unit."
     return first_case(
-        measured,
+        f"{low:.0f} to {high:.0f} with |Delta R| as a fraction",
         0,
         (points_in_one == 1, "reproduced", "|Delta R| is a fraction already."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            (
+                "The numerator is in logits, the denominator in percentage points: the size of the ratio is that of a "
+                "unit."
+            ),
+        ),
     )
 
 
@@ -58,18 +63,18 @@ def ratio_is_dimensionless(_: Records, rows: Rows = ACTIVE, points_in_one: float
 def ratio_is_stable(_: Records, rows: Rows = ACTIVE, low: float = 5.0, high: float = 9.0) -> Finding:
     """The range of the printed ratio for each policy."""
     ratios = {policy: [row.ratio for row in rows if row.policy == policy] for policy in ("w1min", "mmdmin")}
-    measured = ", ".join(f"{policy} {min(r):.2f} to {max(r):.2f}" for policy, r in ratios.items())
     inside = [all(low <= ratio <= high for ratio in r) for r in ratios.values()]
-    why = (
-        "w1min stays in the stated range, mmdmin is above it in every round."
-        if inside[0]
-        else "Ratios leave the range."
-    )
     return first_case(
-        measured,
+        ", ".join(f"{policy} {min(r):.2f} to {max(r):.2f}" for policy, r in ratios.items()),
         0,
         (all(inside), "reproduced", "All ratios lie in the stated range."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            "w1min stays in the stated range, mmdmin is above it in every round."
+            if inside[0]
+            else "Ratios leave the range.",
+        ),
     )
 
 
@@ -78,11 +83,12 @@ def w1min_improves_monotonically(_: Records, rows: Rows = ACTIVE) -> Finding:
     """Rounds in which the printed |Delta R| rises."""
     values = [row.risk_change for row in _of("w1min", rows)]
     rises = [number for number in range(1, len(values)) if values[number] > values[number - 1]]
-    measured = "|Delta R| = " + ", ".join(f"{value:.2f}" for value in values) + " percentage points"
     rounds = ", ".join(str(number + 1) for number in rises)
-    why = f"|Delta R| rises in round {rounds}, so the improvement is not monotone."
     return first_case(
-        measured, 0, (not rises, "reproduced", "|Delta R| falls in every round."), (True, "contradicts itself", why)
+        "|Delta R| = " + ", ".join(f"{value:.2f}" for value in values) + " percentage points",
+        0,
+        (not rises, "reproduced", "|Delta R| falls in every round."),
+        (True, "contradicts itself", f"|Delta R| rises in round {rounds}, so the improvement is not monotone."),
     )
 
 
@@ -95,13 +101,11 @@ def w1min_improves_both(_: Records, rows: Rows = ACTIVE) -> Finding:
     """First and last round of both columns."""
     first, *_between, last = _of("w1min", rows)
     grown = last.output_distance / first.output_distance - 1
-    measured = f"distance {100 * (last.distance / first.distance - 1):+.0f}%, output discrepancy {100 * grown:+.1f}%"
-    why = "The distance falls, but the output discrepancy ends above its first round."
     return first_case(
-        measured,
+        f"distance {100 * (last.distance / first.distance - 1):+.0f}%, output discrepancy {100 * grown:+.1f}%",
         0,
         (grown < 0 and last.distance < first.distance, "reproduced", "Both columns end below their first round."),
-        (True, "contradicts itself", why),
+        (True, "contradicts itself", "The distance falls, but the output discrepancy ends above its first round."),
     )
 
 
@@ -115,15 +119,18 @@ def mmdmin_harms_the_source(_: Records, rows: Rows = ACTIVE) -> Finding:
     pairs = list(zip(_of("mmdmin", rows), _of("w1min", rows), strict=True))
     below = sum(a.risk_change < b.risk_change for a, b in pairs)
     means = [sum(row.risk_change for row in side) / len(pairs) for side in zip(*pairs, strict=True)]
-    measured = (
-        f"mmdmin is below w1min in {below} of {len(pairs)} rounds; mean {means[0]:.2f} against {means[1]:.2f} points"
-    )
-    why = "The policy said to perform poorly changes the source risk less, although its output discrepancy grows most."
     return first_case(
-        measured,
+        f"mmdmin is below w1min in {below} of {len(pairs)} rounds; mean {means[0]:.2f} against {means[1]:.2f} points",
         0,
         (below == 0, "reproduced", "mmdmin changes the source risk more in every round."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            (
+                "The policy said to perform poorly changes the source risk less, although its output discrepancy "
+                "grows most."
+            ),
+        ),
     )
 
 
@@ -137,13 +144,11 @@ def proxy_ranks_the_rounds(_: Records, rows: Rows = ACTIVE) -> Finding:
     risk = [row.risk_change for row in rows]
     proxy = spearman([row.proxy for row in rows], risk).value
     output = spearman([row.output_distance for row in rows], risk).value
-    measured = f"rho = {proxy:.2f} (TRACE-Proxy), {output:.2f} (output discrepancy) over {len(rows)} rounds"
-    why = "In the table of active selection neither score ranks the rounds by |Delta R|."
     return first_case(
-        measured,
+        f"rho = {proxy:.2f} (TRACE-Proxy), {output:.2f} (output discrepancy) over {len(rows)} rounds",
         0,
         (proxy >= 0.7, "reproduced", "Rounds with a larger proxy have the larger |Delta R|."),
-        (True, "contradicts itself", why),
+        (True, "contradicts itself", "In the table of active selection neither score ranks the rounds by |Delta R|."),
     )
 
 
@@ -156,17 +161,22 @@ def calibration_makes_terms_comparable(_: Records, rows: Rows = ACTIVE) -> Findi
     """The shift term of the printed proxies as a share of their model change."""
     shares = {p: [row.proxy / row.output_distance - 1 for row in _of(p, rows)] for p in ("w1min", "mmdmin")}
     shown = [f"{100 * min(s):.1f}% to {100 * max(s):.1f}% ({policy})" for policy, s in shares.items()]
-    measured = "shift term is " + ", ".join(shown) + " of model change"
-    why = "For w1min the calibrated shift term is about a hundredth of the model change: the proxy is the latter alone."
     return first_case(
-        measured,
+        "shift term is " + ", ".join(shown) + " of model change",
         0,
         (
             min(min(s) for s in shares.values()) >= 0.1,
             "reproduced",
             "The two terms are within a factor of ten in every row.",
         ),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            (
+                "For w1min the calibrated shift term is about a hundredth of the model change: the proxy is the "
+                "latter alone."
+            ),
+        ),
     )
 
 

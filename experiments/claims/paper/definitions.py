@@ -40,17 +40,22 @@ def loss_bound(
     """The loss of the wrong label at the corner of the clipped logits, through `ClippedCrossEntropy` itself."""
     loss = ClippedCrossEntropy(clip_at)
     reached = {c: float(loss(_corner(c, clip_at), torch.tensor([0]))) for c in classes}
-    measured = "largest loss " + ", ".join(f"{value:.2f} nats (C = {c})" for c, value in reached.items())
-    why = "The true maximum is log(1 + (C - 1) e^{2B}), about 2B + log(C - 1), so every remainder with M is too small."
     return first_case(
-        measured,
+        "largest loss " + ", ".join(f"{value:.2f} nats (C = {c})" for c, value in reached.items()),
         0,
         (
             all(value <= loss.bound(c, convention) + 1e-9 for c, value in reached.items()),
             "reproduced",
             "No clipped logits exceed the stated bound.",
         ),
-        (True, "not reproduced", why),
+        (
+            True,
+            "not reproduced",
+            (
+                "The true maximum is log(1 + (C - 1) e^{2B}), about 2B + log(C - 1), so every remainder with M is too "
+                "small."
+            ),
+        ),
     )
 
 
@@ -63,12 +68,14 @@ def logit_lipschitz(_: Records, constant: float = math.sqrt(2), classes: tuple[i
     """Largest quotient of loss change and logit distance over random pairs, and over short steps from the corner."""
     generator = torch.Generator().manual_seed(0)
     largest = max(_steepest(c, generator) for c in classes)
-    measured = f"largest quotient {largest:.4f} (C = {', '.join(map(str, classes))})"
-    why = "The gradient softmax(z) - e_y is never longer than sqrt(2), and a confident mistake reaches that length."
     return first_case(
-        measured,
+        f"largest quotient {largest:.4f} (C = {', '.join(map(str, classes))})",
         PAIRS * len(classes),
-        (largest <= constant + 1e-6, "reproduced", why),
+        (
+            largest <= constant + 1e-6,
+            "reproduced",
+            "The gradient softmax(z) - e_y is never longer than sqrt(2), and a confident mistake reaches that length.",
+        ),
         (True, "not reproduced", "A pair of logits exceeds the stated constant."),
     )
 
@@ -81,13 +88,18 @@ def logit_lipschitz(_: Records, constant: float = math.sqrt(2), classes: tuple[i
 def label_noise_constant(_: Records, width_over_bound: float = 2.0, n: int = 1000) -> Finding:
     """What Hoeffding gives for the stated range, and for the range that Z_i really has."""
     stated, real = (hoeffding_radius(n, LEVEL / 2, width) for width in (width_over_bound, 1.0))
-    measured = f"{stated:.4f} M for the stated range, {real:.4f} M for the range M (n = {n}, delta = {LEVEL})"
-    why = "At a fixed input Z_i has range M, so the constant is right, but it does not follow from the stated [-M, M]."
     return first_case(
-        measured,
+        f"{stated:.4f} M for the stated range, {real:.4f} M for the range M (n = {n}, delta = {LEVEL})",
         0,
         (math.isclose(stated, real), "reproduced", "The range and the constant belong together."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            (
+                "At a fixed input Z_i has range M, so the constant is right, but it does not follow from the stated "
+                "[-M, M]."
+            ),
+        ),
     )
 
 
@@ -102,13 +114,18 @@ def label_noise_of_a_trained_model(_: Records, memorises: bool = True, n: int = 
     both = [float(loss(_corner(2, CLIP_AT), torch.tensor([label]))) for label in (1, 0)]
     term = sum(both) / 2 - both[0] if memorises else 0.0
     allowed = hoeffding_radius(n, LEVEL / 2, loss.bound(2))
-    measured = f"{term:.2f} nats against {allowed:.2f} allowed (n = {n}, two classes, coin-flip labels)"
-    why = "The proof fixes Q before the labels are drawn, but the setup trains Q on them; one that memorises breaks it."
     return first_case(
-        measured,
+        f"{term:.2f} nats against {allowed:.2f} allowed (n = {n}, two classes, coin-flip labels)",
         0,
         (term <= allowed, "reproduced", "The term of a model fixed in advance stays within the remainder."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            (
+                "The proof fixes Q before the labels are drawn, but the setup trains Q on them; one that memorises "
+                "breaks it."
+            ),
+        ),
     )
 
 
@@ -120,15 +137,18 @@ def label_noise_of_a_trained_model(_: Records, memorises: bool = True, n: int = 
 def promised_probability(_: Records, spent: Budget | None = None) -> Finding:
     """A union bound over the events that the proof names."""
     budget = spent or Budget.paper(LEVEL, LEVEL)
-    measured = f"{1 - budget.total:.2f} (label noise, empirical W1 and two validation sets at {LEVEL} each)"
-    why = (
-        "Label noise and W1 spend delta each, the two validation sets eta each: the union bound is 1 - 2 delta - 2 eta."
-    )
     return first_case(
-        measured,
+        f"{1 - budget.total:.2f} (label noise, empirical W1 and two validation sets at {LEVEL} each)",
         0,
         (budget.total <= 2 * LEVEL + 1e-12, "reproduced", "The four events together spend no more than delta + eta."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            (
+                "Label noise and W1 spend delta each, the two validation sets eta each: the union bound is 1 - 2 "
+                "delta - 2 eta."
+            ),
+        ),
     )
 
 
@@ -140,15 +160,18 @@ def promised_probability(_: Records, spent: Budget | None = None) -> Finding:
 def population_residual(_: Records, samples: int = 1, n: int = 2000) -> Finding:
     """One remainder for each empirical measure of the triangle inequality, in units of the unknown constant C."""
     one = w1_remainder(n, 2, LEVEL, 1.0)
-    measured = f"{samples * one:.4f} C printed, {2 * one:.4f} C needed (n = {n} twice, 2 dimensions, equal C)"
-    why = (
-        "The paper's own triangle inequality adds epsilon_n and the target's epsilon~_n; the corollary keeps the first."
-    )
     return first_case(
-        measured,
+        f"{samples * one:.4f} C printed, {2 * one:.4f} C needed (n = {n} twice, 2 dimensions, equal C)",
         0,
         (samples == 2, "reproduced", "Both samples' remainders are there."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            (
+                "The paper's own triangle inequality adds epsilon_n and the target's epsilon~_n; the corollary keeps "
+                "the first."
+            ),
+        ),
     )
 
 
@@ -162,17 +185,22 @@ def sinkhorn_is_w1(_: Records, shifts: tuple[float, ...] = (0.25, 1.0, 2.0), n: 
     cloud = torch.randn(n, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     moved = [cloud + torch.tensor([t, 0.0], dtype=torch.float64) for t in shifts]
     pairs = [(sinkhorn_divergence(cloud, y).value, wasserstein1(cloud, y).value) for y in moved]
-    measured = ", ".join(f"{s:.4f} for W1 = {w:.4f}" for s, w in pairs)
-    why = "A translation by t costs t^2, not t: below t = 1 the penalty is smaller than the W1 that the theorem needs."
     return first_case(
-        measured,
+        ", ".join(f"{s:.4f} for W1 = {w:.4f}" for s, w in pairs),
         n,
         (
             all(math.isclose(s, w, rel_tol=0.05) for s, w in pairs),
             "reproduced",
             "The divergence is within 5% of W1 for every translation.",
         ),
-        (True, "not reproduced", why),
+        (
+            True,
+            "not reproduced",
+            (
+                "A translation by t costs t^2, not t: below t = 1 the penalty is smaller than the W1 that the theorem "
+                "needs."
+            ),
+        ),
     )
 
 
@@ -191,12 +219,15 @@ def sinkhorn_in_seconds(records: list[Record]) -> Finding:
         if (row["case"], row["size"], row["contender"]) == (CASE, LARGE, "ours")
     ]
     if not found:
-        why = f"no row of {CASE!r} with size {LARGE}: {BENCHMARK}"
-        return Finding("the stored benchmark has no large case", 0, "not run here", why)
+        return Finding(
+            measured="the stored benchmark has no large case",
+            runs=0,
+            verdict="not run here",
+            why=f"no row of {CASE!r} with size {LARGE}: {BENCHMARK}",
+        )
     record, row = found[0]
-    measured = f"{row['seconds']:.1f} s for {LARGE} on {record['machine']['cores']} CPU cores, no GPU"
     return first_case(
-        measured,
+        f"{row['seconds']:.1f} s for {LARGE} on {record['machine']['cores']} CPU cores, no GPU",
         1,
         (row["seconds"] < 60, "reproduced", "It takes seconds even without a GPU."),
         (True, "not reproduced", "It takes minutes on this machine, which has no GPU."),
@@ -211,13 +242,15 @@ def sinkhorn_in_seconds(records: list[Record]) -> Finding:
 def interval_over_seeds(_: Records, num_seeds: int = NUM_SEEDS, slack: float = 0.02, draws: int = 2000) -> Finding:
     """Coverage of the percentile interval of a mean, from all resamples of normal values."""
     distinct, coverage = math.comb(2 * num_seeds - 1, num_seeds), _bootstrap_coverage(num_seeds, draws)
-    measured = f"{distinct} distinct resamples; the interval covers a normal mean in {100 * coverage:.0f}% of draws"
-    why = f"{num_seeds} seeds are too few for a percentile bootstrap: its 95% interval is much too narrow."
     return first_case(
-        measured,
+        f"{distinct} distinct resamples; the interval covers a normal mean in {100 * coverage:.0f}% of draws",
         draws,
         (coverage >= 0.95 - slack, "reproduced", "The interval covers about as often as it says."),
-        (True, "not reproduced", why),
+        (
+            True,
+            "not reproduced",
+            f"{num_seeds} seeds are too few for a percentile bootstrap: its 95% interval is much too narrow.",
+        ),
     )
 
 

@@ -37,14 +37,14 @@ def bounds_hold_their_remainders(_: Records, rows: Rows = EXCERPT) -> Finding:
     bare_sums = sum(abs(bound - bare) <= ROUNDING for _, bound, bare in bounds)
     exceeded = sum(remainders(n) > bound for n, bound, _ in bounds)
     sizes = ", ".join(f"{remainders(n):.2f} at n = {n}" for n in sorted({row.n for row in rows}))
-    measured = (
-        f"{bare_sums} of {len(bounds)} bounds are the bare sum; the remainders are {sizes}, above {exceeded} of them"
-    )
-    why = "Every printed bound is gaps + model change + shift and leaves out the remainders that make it a bound."
     return first_case(
-        measured,
+        f"{bare_sums} of {len(bounds)} bounds are the bare sum; the remainders are {sizes}, above {exceeded} of them",
         0,
-        (bare_sums == len(bounds), "contradicts itself", why),
+        (
+            bare_sums == len(bounds),
+            "contradicts itself",
+            "Every printed bound is gaps + model change + shift and leaves out the remainders that make it a bound.",
+        ),
         (True, "partly", "Some printed bounds differ from the bare sum of their printed terms."),
     )
 
@@ -58,16 +58,21 @@ def model_change_is_a_norm(_: Records, rows: Rows = EXCERPT) -> Finding:
     """A logistic boundary that moves with the blobs changes its outputs by w.t, everywhere the same and linear in t."""
     small, large = (row for row in rows if row.world == "blobs_shift" and row.n == 2000)
     growth, stretch = large.model_change / small.model_change, large.severity / small.severity
-    measured = (
-        f"growth {growth:.1f} times; a norm gives {stretch:.0f} times, its square {stretch**2:.0f} times; "
-        f"the larger value is {100 * large.model_change / LARGEST_CHANGE:.0f}% of what clipped logits allow"
-    )
-    why = "The outputs of a logistic boundary that follows the blobs move in proportion to t; a squared distance fits."
     return first_case(
-        measured,
+        (
+            f"growth {growth:.1f} times; a norm gives {stretch:.0f} times, its square {stretch**2:.0f} times; the "
+            f"larger value is {100 * large.model_change / LARGEST_CHANGE:.0f}% of what clipped logits allow"
+        ),
         0,
         (growth <= 1.25 * stretch, "reproduced", "The term grows no faster than the translation."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            (
+                "The outputs of a logistic boundary that follows the blobs move in proportion to t; a squared "
+                "distance fits."
+            ),
+        ),
     )
 
 
@@ -80,15 +85,15 @@ def risk_change_is_an_error_rate(_: Records, printed: float | None = None, sprea
     """The 0-1 risk change of a boundary between balanced blobs at -1 and 1 that moves by 1, and its limit."""
     value = max(row.risk_change for row in EXCERPT) if printed is None else printed
     change = error_of_boundary(1.0, spread) - error_of_boundary(0.0, spread)
-    measured = (
-        f"{change:.3f} in 0-1 risk for a boundary moved by 1 (our spread {spread}); below 0.5 however far it moves"
-    )
-    why = "A 0-1 risk change above 0.5 needs an update worse than guessing, so this one must be a cross-entropy."
     return first_case(
-        measured,
+        f"{change:.3f} in 0-1 risk for a boundary moved by 1 (our spread {spread}); below 0.5 however far it moves",
         0,
         (value < 0.5, "partly", "The printed change could be an error rate, and could be a cross-entropy."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            "A 0-1 risk change above 0.5 needs an update worse than guessing, so this one must be a cross-entropy.",
+        ),
     )
 
 
@@ -102,13 +107,15 @@ def mmd_bound_is_hybrid(_: Records, rows: Rows = EXCERPT) -> Finding:
     row = min(rows, key=lambda row: row.emp_shift_mmd)
     room = row.bound_mmd + ROUNDING - (row.gap_source + row.gap_target + row.model_change + row.emp_shift_mmd)
     share = max(0.0, room) / row.emp_shift_ot
-    measured = f"room for {100 * share:.0f}% of the OT term; Q's share is about 50% where both models see the same data"
-    why = "The hybrid form adds L_x(f_Q) c_h W1 > 0 to every MMD bound, but the printed one leaves no room for it."
     return first_case(
-        measured,
+        f"room for {100 * share:.0f}% of the OT term; Q's share is about 50% where both models see the same data",
         0,
         (share >= 0.25, "reproduced", "The printed bound has room for the OT term of Q."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            "The hybrid form adds L_x(f_Q) c_h W1 > 0 to every MMD bound, but the printed one leaves no room for it.",
+        ),
     )
 
 
@@ -125,13 +132,18 @@ def shift_penalty_is_a_distance(_: Records, rows: Rows = EXCERPT) -> Finding:
     high = (second.emp_shift_ot + half) / (first.emp_shift_ot - half)
     slopes = second.model_change / first.model_change
     ratio = second.emp_shift_ot / first.emp_shift_ot
-    measured = f"ratio {ratio:.2f} ({low:.2f} to {high:.2f} within rounding) while ModelChange rises {slopes:.2f} times"
-    why = "The distance of a fixed shift tends to a constant; falling like 1/n or faster fits gradients of a mean loss."
     return first_case(
-        measured,
+        f"ratio {ratio:.2f} ({low:.2f} to {high:.2f} within rounding) while ModelChange rises {slopes:.2f} times",
         0,
         (high >= 0.75, "reproduced", "The term of a fixed shift hardly depends on the sample size."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            (
+                "The distance of a fixed shift tends to a constant; falling like 1/n or faster fits gradients of a "
+                "mean loss."
+            ),
+        ),
     )
 
 
@@ -144,15 +156,18 @@ def bound_is_monotone_in_risk(_: Records, rows: Rows = EXCERPT) -> Finding:
     """Pairs of printed rows of one world whose bounds and risk changes are ordered oppositely."""
     pairs = [pair for pair in itertools.combinations(rows, 2) if pair[0].world == pair[1].world]
     opposed = sum((a.bound_ot - b.bound_ot) * (a.risk_change - b.risk_change) < 0 for a, b in pairs)
-    measured = f"{opposed} of {len(pairs)} pairs of rows of one world are ordered oppositely"
-    why = (
-        "Moons has a larger risk change without any shift (0.0166) than at alpha = 0.25 (0.0115), but a smaller bound."
-    )
     return first_case(
-        measured,
+        f"{opposed} of {len(pairs)} pairs of rows of one world are ordered oppositely",
         0,
         (not opposed, "reproduced", "Within each world the larger bound has the larger risk change."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            (
+                "Moons has a larger risk change without any shift (0.0166) than at alpha = 0.25 (0.0115), but a "
+                "smaller bound."
+            ),
+        ),
     )
 
 

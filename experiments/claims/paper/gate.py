@@ -31,13 +31,15 @@ Rows = Sequence[GateRow]
 def msp_orientation(_: Records, rho: float = GATE_RHO["msp"], area: float = 0.980) -> Finding:
     """The smallest rank correlation with harm that the AUROC allows for a score of one orientation."""
     least = least_correlation(area, HARMFUL, GATE_CANDIDATES)
-    measured = f"an AUROC of {area:.3f} with {HARMFUL} harmful of {GATE_CANDIDATES} needs rho >= {least:.2f}"
-    why = "The two numbers need opposite signs of the score: with the sign that gives this AUROC, rho is +0.874."
     return first_case(
-        measured,
+        f"an AUROC of {area:.3f} with {HARMFUL} harmful of {GATE_CANDIDATES} needs rho >= {least:.2f}",
         0,
         (rho >= least, "reproduced", "One orientation of the score gives both numbers."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            "The two numbers need opposite signs of the score: with the sign that gives this AUROC, rho is +0.874.",
+        ),
     )
 
 
@@ -49,15 +51,13 @@ def msp_orientation(_: Records, rho: float = GATE_RHO["msp"], area: float = 0.98
 def areas_fit_the_candidates(_: Records, rows: Rows = GATE, orders: Mapping[float, str] = ORDERS) -> Finding:
     """An order of 20 candidates for each threshold, and the areas it gives."""
     swept = [(orders[row.tau], (row.auroc_msp, row.auprc_msp)) for row in rows if row.tau in orders]
-    measured = "; ".join(_description(order) for order, _ in swept)
-    why = "97 of 99 pairs and 63 of 64 pairs in the right order give exactly the printed areas."
     return first_case(
-        measured,
+        "; ".join(_description(order) for order, _ in swept),
         0,
         (
             all(abs(a - b) <= 0.0005 for order, areas in swept for a, b in zip(areas_of(order), areas, strict=True)),
             "reproduced",
-            why,
+            "97 of 99 pairs and 63 of 64 pairs in the right order give exactly the printed areas.",
         ),
         (True, "not reproduced", "These orders of the candidates do not give the printed areas."),
     )
@@ -74,13 +74,11 @@ def trace_outperforms_msp(_: Records, rows: Rows = GATE, rho: Mapping[str, float
     leads = [row.auroc_trace - row.auroc_msp for row in rows]
     ties = sum(lead == 0 for lead in leads)
     ours, theirs = (fisher_interval(abs(rho[name]), GATE_CANDIDATES) for name in ("trace", "msp"))
-    measured = (
-        f"tied at {ties} of {len(rows)} thresholds, lead of {round(max(leads) * pairs)} in {pairs} pairs at the best; "
-        f"95% of |rho| {ours[0]:.2f} to {ours[1]:.2f} against {theirs[0]:.2f} to {theirs[1]:.2f}"
-    )
-    why = "The lead is one threshold wide and a few pairs of candidates high, and the intervals of |rho| overlap."
     return first_case(
-        measured,
+        (
+            f"tied at {ties} of {len(rows)} thresholds, lead of {round(max(leads) * pairs)} in {pairs} pairs at the "
+            f"best; 95% of |rho| {ours[0]:.2f} to {ours[1]:.2f} against {theirs[0]:.2f} to {theirs[1]:.2f}"
+        ),
         0,
         (
             min(leads) > 0 and ours[0] > theirs[1],
@@ -88,7 +86,11 @@ def trace_outperforms_msp(_: Records, rows: Rows = GATE, rho: Mapping[str, float
             "TRACE leads at every threshold and its interval lies above.",
         ),
         (max(leads) <= 0, "not reproduced", "TRACE leads at no threshold."),
-        (True, "partly", why),
+        (
+            True,
+            "partly",
+            "The lead is one threshold wide and a few pairs of candidates high, and the intervals of |rho| overlap.",
+        ),
     )
 
 
@@ -99,13 +101,15 @@ def trace_outperforms_msp(_: Records, rows: Rows = GATE, rho: Mapping[str, float
 )
 def gate_tests_the_decomposition(_: Records, moving: Sequence[str] = MOVING) -> Finding:
     """How many of the bound's four terms can take part in the ranking, by the paper's own account."""
-    measured = f"{len(moving)} of 4 terms differs between candidates: {', '.join(moving)}"
-    why = "With constant distances and no gaps the score is the output distance, so the gate tests no decomposition."
     return first_case(
-        measured,
+        f"{len(moving)} of 4 terms differs between candidates: {', '.join(moving)}",
         0,
         (len(moving) > 1, "reproduced", "More than one term of the decomposition ranks the candidates."),
-        (True, "contradicts itself", why),
+        (
+            True,
+            "contradicts itself",
+            "With constant distances and no gaps the score is the output distance, so the gate tests no decomposition.",
+        ),
     )
 
 

@@ -23,7 +23,7 @@ def rule(found):
     return Finding(f"rho = {rho}", len(found), "reproduced" if rho > 0.8 else "not reproduced", "By its rank.")
 
 
-PAIR = on_both("rank", "gate", "app:domainnet-gate", "It ranks.", published="0.944", rule=rule)
+PAIR = on_both("rank", "gate", "app:domainnet-gate", "It ranks.", published="0.944")(rule)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
@@ -89,6 +89,6 @@ def test_the_ledger_has_the_claims_of_its_folder_alone():
 
 
 def test_a_statement_about_the_stand_in_alone_says_so():
-    claim = on_stand_in("best", "gate", "app:domainnet-gate", "it is best.", published="not compared", rule=rule)
+    claim = on_stand_in("best", "gate", "app:domainnet-gate", "it is best.", published="not compared")(rule)
     assert claim.statement == "On the emoji stand-in: it is best."
     assert claim.judge(records("gate", "emoji")).verdict == "reproduced"

@@ -21,8 +21,8 @@ PORTRAIT = {
     "y": [0.0, 1.0],
     "source": {"x": [[0.1, 0.2], [1.5, 0.5]], "y": [0, 1]},
     "target": {"x": [[0.3, 0.2], [1.7, 0.5]], "y": [0, 1]},
-    "score": [[-1.0, 0.5, 1.0], [-1.0, -0.5, 1.0]],
-    "new_score": [[-1.0, -0.5, 1.0], [-1.0, -0.5, 1.0]],
+    "margins": [[[-1.0, 0.5, 1.0], [-1.0, -0.5, 1.0]]],
+    "new_margins": [[[-1.0, -0.5, 1.0], [-1.0, -0.5, 1.0]]],
 }
 
 
@@ -72,6 +72,21 @@ def test_worlds_are_drawn_with_both_boundaries():
     missing = [ax for ax in figure.axes if any(text.get_text() == "missing" for text in ax.texts)]
     assert len(missing) == 1
     assert len(figure.axes[0].collections) == 1 + 2 + 2  # source, two classes, two boundaries
+
+
+def test_every_class_of_a_world_has_its_dots_and_its_boundary():
+    """Of three classes one is shown by nobody: the update never predicts the last."""
+    (margins,) = PORTRAIT["margins"]
+    absent = [[-2.0] * 3] * 2
+    three = {
+        **PORTRAIT,
+        "target": {"x": [[0.3, 0.2], [1.7, 0.5], [0.5, 0.5]], "y": [0, 1, 2]},
+        "margins": [margins, [[-value for value in row] for row in margins]],
+        "new_margins": [margins, absent],
+    }
+    figure = figures_synthetic.worlds([record(details={"portraits": {"0.0": three}})])
+    assert len(figure.axes[0].collections) == 1 + 3 + 2 + 1  # source, classes, boundaries of Q, the one of Q~
+    assert [text for text in notes(figure) if "class" in text] == [f"target, class {k}" for k in range(3)]
 
 
 def test_every_axis_of_the_worlds_is_named():

@@ -1,8 +1,19 @@
 """Configs: merging, sweeps, and refusals that name the nearest key."""
 
+from dataclasses import dataclass, field
+
 import pytest
 
-from experiments.engine.config import Run, expand, experiment_module, variants, whole_grid
+from experiments.engine.config import (
+    MACHINE,
+    Run,
+    added,
+    expand,
+    experiment_module,
+    identity,
+    variants,
+    whole_grid,
+)
 from experiments.engine.errors import UserError
 from experiments.engine.records import RECORDS, read_records
 from tests.experiments import toy
@@ -94,13 +105,18 @@ def test_commas_sweep_like_a_list(configs):
     assert [r.config.scale for r in expand(TOY, ["scale=1e-3,2", "mode=plain", "seed=0"], configs=configs)] == [1e-3, 2]
 
 
-def test_dotted_keys_reach_into_lists_and_mappings(tmp_path):
-    (tmp_path / "gate").mkdir()
-    (tmp_path / "gate" / "cpu.yaml").write_text("candidates:\n- {name: a, lr: 1.0}\n- {name: b, epochs: 7}\n")
-    one, two = expand("gate", ["candidates.1.lr=2,3", "candidates.0.relabelled=4,5"], configs=tmp_path)
-    assert [run.config.candidates[1].lr for run in (one, two)] == [2.0, 3.0]
-    assert (one.config.candidates[0].relabelled, one.config.candidates[1].epochs) == ([4, 5], 7)
-    (run,) = expand("anchoring", ["strengths.rehearsal.0=9", "recipes.images.lr=0.5"], configs=tmp_path)
+@pytest.fixture
+def two_models(tmp_path):
+    (tmp_path / "synthetic").mkdir()
+    (tmp_path / "synthetic" / "cpu.yaml").write_text("models:\n- {name: a, lr: 1.0}\n- {name: b, epochs: 7}\n")
+    return tmp_path
+
+
+def test_dotted_keys_reach_into_lists_and_mappings(two_models):
+    one, two = expand("synthetic", ["models.1.lr=2,3", "models.0.hidden=4,5"], configs=two_models)
+    assert [run.config.models[1].lr for run in (one, two)] == [2.0, 3.0]
+    assert (one.config.models[0].hidden, one.config.models[1].epochs) == ([4, 5], 7)
+    (run,) = expand("anchoring", ["strengths.rehearsal.0=9", "recipes.images.lr=0.5"], configs=two_models)
     assert run.config.strengths["rehearsal"][:2] == [9.0, 0.03]
     assert (run.config.recipes["images"].lr, run.config.recipes["images"].optimiser) == (0.5, "sgd")
 
@@ -108,21 +124,19 @@ def test_dotted_keys_reach_into_lists_and_mappings(tmp_path):
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("candidates.2.lr=3", r"gate: candidates.2.lr is out of range: the list has 2 entries"),
-        ("candidates.0.lrr=3", r"Candidate has no config key 'lrr' \(candidates.0.lrr\): did you mean lr"),
-        ("candidates.first.lr=3", "'first' is no entry of a list: count them from 0"),
-        ("candidates.-1.lr=3", "'-1' is no entry of a list"),
-        ("model.nonsense=1", r"gate has no config key 'model' \(model.nonsense\)"),
+        ("models.2.lr=3", r"synthetic: models.2.lr is out of range: the list has 2 entries"),
+        ("models.0.lrr=3", r"ModelSpec has no config key 'lrr' \(models.0.lrr\): did you mean lr"),
+        ("models.first.lr=3", "'first' is no entry of a list: count them from 0"),
+        ("models.-1.lr=3", "'-1' is no entry of a list"),
+        ("spec.nonsense=1", r"synthetic has no config key 'spec' \(spec.nonsense\)"),
         ("seed.x=1", "seed.x: there is nothing below a plain value: leave out .x"),
-        ("candidates.0=3", r"Invalid type assigned.*candidates\[0\]"),
-        ("candidates.0.lr={a: 1}", "could not be converted to Float"),
+        ("models.0=3", r"Invalid type assigned.*models\[0\]"),
+        ("models.0.lr={a: 1}", "could not be converted to Float"),
     ],
 )
-def test_dotted_keys_that_lead_nowhere(tmp_path, argument, message):
-    (tmp_path / "gate").mkdir()
-    (tmp_path / "gate" / "cpu.yaml").write_text("candidates:\n- {name: a, lr: 1.0}\n- {name: b, epochs: 7}\n")
+def test_dotted_keys_that_lead_nowhere(two_models, argument, message):
     with pytest.raises(UserError, match=message):
-        expand("gate", [argument], configs=tmp_path)
+        expand("synthetic", [argument], configs=two_models)
 
 
 def test_a_list_of_sweeps_is_the_union_of_their_grids(configs):
@@ -193,9 +207,86 @@ def test_committed_records_are_whole_grids(path):
         assert {run.run_id for run in grids if run.values["profile"] in profiles} == {r["run_id"] for r in stored}
 
 
-def test_identity_is_the_config_alone():
+def test_an_id_is_that_of_the_config_and_its_experiment():
     same = {Run(TOY, toy.Config(seed=1)).run_id for _ in range(3)}
     others = {Run(TOY, toy.Config(seed=s, scale=c)).run_id for s in range(3) for c in (1.0, 2.0)}
     assert len(same) == 1
     assert len(others) == 6
     assert Run("other.toy", toy.Config(seed=1)).run_id not in same
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a config, as it was first."""
+
+    lr: float = 0.1
+
+
+@dataclass(frozen=True)
+class Before:
+    seed: int = 0
+    step: Step = field(default_factory=Step)
+    steps: list[Step] = field(default_factory=lambda: [Step(1.0), Step(2.0)])
+    named: dict[str, Step] = field(default_factory=lambda: {"last": Step(3.0)})
+
+
+@dataclass(frozen=True)
+class LaterStep(Step):
+    """The same with a key that was added, and one that only its machine sees."""
+
+    momentum: float = added(0.0)
+    device: str = field(default="cpu", metadata=MACHINE)
+
+
+@dataclass(frozen=True)
+class Later:
+    seed: int = 0
+    step: LaterStep = field(default_factory=LaterStep)
+    steps: list[LaterStep] = field(default_factory=lambda: [LaterStep(1.0), LaterStep(2.0)])
+    named: dict[str, LaterStep] = field(default_factory=lambda: {"last": LaterStep(3.0)})
+    clip: float | None = added(None)
+    workers: int = field(default=0, metadata=MACHINE)
+
+
+def test_ids_from_before_a_key_was_added_stay():
+    plain = {"seed": 0, "step": {"lr": 0.1}, "steps": [{"lr": 1.0}, {"lr": 2.0}], "named": {"last": {"lr": 3.0}}}
+    assert identity(Before()) == identity(Later()) == plain
+    assert Run(TOY, Before()).run_id == Run(TOY, Later()).run_id
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Later(workers=8),
+        Later(step=LaterStep(device="cuda")),
+        Later(steps=[LaterStep(1.0, device="cuda"), LaterStep(2.0)]),
+        Later(named={"last": LaterStep(3.0, device="cuda")}),
+    ],
+)
+def test_the_machine_is_no_part_of_an_id(config):
+    assert Run(TOY, config).run_id == Run(TOY, Before()).run_id
+
+
+def test_an_added_key_with_another_value_is_another_run():
+    configs = [
+        Later(),
+        Later(clip=0.0),
+        Later(clip=1.0),
+        Later(step=LaterStep(momentum=0.9)),
+        Later(steps=[LaterStep(1.0, momentum=0.9), LaterStep(2.0)]),
+        Later(named={"last": LaterStep(3.0, momentum=0.9)}),
+        Later(step=LaterStep(0.2)),
+    ]
+    assert len({Run(TOY, config).run_id for config in configs}) == len(configs)
+    assert identity(Later(clip=1.0)) == {**identity(Before()), "clip": 1.0}
+
+
+def test_an_added_default_may_change_and_its_old_value_keeps_its_id():
+    """Runs with the value from before are those of old; runs with the new default are new."""
+
+    @dataclass(frozen=True)
+    class Moved(Before):
+        clip: float | None = field(default=5.0, metadata={"added": None})
+
+    assert Run(TOY, Moved(clip=None)).run_id == Run(TOY, Before()).run_id
+    assert Run(TOY, Moved()).run_id == Run(TOY, Later(clip=5.0)).run_id

@@ -11,25 +11,25 @@ from experiments.engine.errors import UserError
 from experiments.engine.records import write_records
 from experiments.figures.contact_sheet import SHOWN, contact_sheet, selected_paths
 from experiments.vision.study import Study
-from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
 from trace.io.images import open_image
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
 
 
-def record(config):
-    return {"run_id": f"{config.policy}{config.seed}", "profile": "smoke", "config": vars(config),
-            "metrics": run(config, Silent())}  # fmt: skip
+def record(config, context):
+    name = f"{config.policy}{config.seed}"
+    return {"run_id": name, "profile": "smoke", "config": vars(config), "metrics": run(config, context)}
 
 
 @pytest.fixture
-def records(tree):  # noqa: F811
-    return [record(Config(**{**tree, "policy": policy, "seed": 3})) for policy in ("w1min", "mmdmin", "random")]
+def records(tree, new_context):
+    policies = ("w1min", "mmdmin", "random")
+    return [record(Config(**{**tree, "policy": policy, "seed": 3}), new_context()) for policy in policies]
 
 
 @pytest.mark.parametrize("with_val", [False, True])
 @pytest.mark.parametrize("on_broken", ["error", "skip"])
-def test_chosen_rows_lead_to_their_images(tree, tmp_path, with_val, on_broken):  # noqa: F811
+def test_chosen_rows_lead_to_their_images(tree, tmp_path, with_val, on_broken, new_context):
     """The features of the image behind a row are the row's own, with a validation split and without."""
     root = tmp_path / "tree"
     if with_val:
@@ -39,7 +39,7 @@ def test_chosen_rows_lead_to_their_images(tree, tmp_path, with_val, on_broken): 
         first = (root / "painting_train.txt").read_text().split()[0]
         (root / first).write_bytes(b"")
     config = Config(**{**tree, "seed": 3, "policy": "random", "on_broken": on_broken})
-    made = record(config)
+    made = record(config, new_context())
     study = Study.of(config)
     chosen = study.domain("painting").train.x[made["metrics"]["selected"]]
     pixels = torch.stack([study.backbone.transform(open_image(path)) for path in selected_paths(made)])

@@ -6,14 +6,13 @@ from experiments.anchoring import SHARED, WEIGHTED, Config, run
 from experiments.engine.config import expand
 from experiments.engine.errors import UserError
 from experiments.vision.study import Study
-from tests.experiments.vision.test_active import Silent, tree  # noqa: F401
 
 
 @pytest.mark.parametrize("study", ["moons_warp", "images"])
-def test_every_method_is_measured_and_the_run_repeats_itself(tree, study):  # noqa: F811
+def test_every_method_is_measured_and_the_run_repeats_itself(tree, study, new_context):
     (point,) = expand("anchoring", ["config=smoke", f"study={study}", f"data={tree['data']}"])
-    metrics = run(point.config, Silent())
-    assert metrics == run(point.config, Silent())
+    metrics = run(point.config, new_context())
+    assert metrics == run(point.config, new_context())
     assert set(metrics["methods"]) == {"plain", *WEIGHTED, *SHARED}
     assert {len(column) for column in metrics["columns"].values()} == {len(metrics["methods"])}
     rows = [
@@ -37,14 +36,14 @@ def test_the_grid_has_two_studies_with_eight_seeds_and_eight_weights():
     assert {len(runs[0].config.strengths[method]) for method in WEIGHTED} == {8}
 
 
-def test_mistakes_are_named():
+def test_mistakes_are_named(new_context):
     with pytest.raises(UserError, match="study must be one of moons_warp, images"):
-        run(Config(study="blobs"), Silent())
+        run(Config(study="blobs"), new_context())
     with pytest.raises(UserError, match="did you mean recipes"):
         expand("anchoring", ["recipe=1"])
 
 
-def test_q_follows_the_samples_to_the_device(tree, monkeypatch):  # noqa: F811
+def test_q_follows_the_samples_to_the_device(tree, monkeypatch, new_context):
     """`Study.source_model` gives Q on the CPU; the samples are on the config's device."""
     moved, inner = [], Study.source_model
 
@@ -55,5 +54,5 @@ def test_q_follows_the_samples_to_the_device(tree, monkeypatch):  # noqa: F811
 
     monkeypatch.setattr(Study, "source_model", watched)
     (point,) = expand("anchoring", ["config=smoke", "study=images", f"data={tree['data']}"])
-    run(point.config, Silent())
+    run(point.config, new_context())
     assert moved == ["cpu"]

@@ -7,7 +7,6 @@ from experiments.engine.errors import UserError
 from experiments.vision.batches import Pictures, Rows, in_order
 from experiments.vision.images import load_dataset
 from experiments.vision.study import Study, VisionConfig
-from tests.experiments.vision.test_active import tree  # noqa: F401
 from tests.experiments.vision.trees import domainnet_tree
 
 X, Y = torch.arange(40, dtype=torch.float16).reshape(10, 2, 2, 1), torch.arange(10)
@@ -35,7 +34,7 @@ def test_it_holds_the_same_as_one_in_memory():
             assert torch.equal(a, b)
 
 
-def test_maps_of_a_seed_stay_on_disk_and_are_those_of_its_pictures(tree):  # noqa: F811
+def test_maps_of_a_seed_stay_on_disk_and_are_those_of_its_pictures(tree):
     config = VisionConfig(**{name: tree[name] for name in VisionConfig.__dataclass_fields__})
     study = Study.of(config)
     maps, features, pictures = study.domain("real", "maps"), study.domain("real"), study.pictures("real")

@@ -13,7 +13,6 @@ from experiments.vision import broken
 from experiments.vision.broken import unreadable, without_broken
 from experiments.vision.images import load_dataset
 from experiments.vision.study import Study
-from tests.experiments.vision.test_active import Silent
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree, image_path
 from trace.io.images import open_image
 
@@ -39,15 +38,15 @@ def config(experiment, page, *settings):
 
 
 @pytest.mark.parametrize("experiment", [active, gate])
-def test_by_default_the_first_broken_file_is_named(tree, experiment):
+def test_by_default_the_first_broken_file_is_named(tree, experiment, new_context):
     name = experiment.__name__.split(".")[-1]
     with pytest.raises(UserError, match=r"real_train.txt names 2 of 24 images .*real_001_000001.jpg"):
-        experiment.run(config(name, tree), Silent())
+        experiment.run(config(name, tree), new_context())
     for number in (0, 1):
         source = tree.parent / "tree" / image_path("real", 0, 2)
         (tree.parent / "tree" / image_path("real", 0, number)).write_bytes(source.read_bytes())
     with pytest.raises(UserError, match=r"real_001_000005.jpg cannot be read as an image"):
-        experiment.run(config(name, tree), Silent())
+        experiment.run(config(name, tree), new_context())
 
 
 def test_skipped_images_are_in_no_row_and_no_label(tree):
@@ -67,10 +66,10 @@ def test_skipped_images_are_in_no_row_and_no_label(tree):
 
 
 @pytest.mark.parametrize("experiment", [active, gate])
-def test_the_record_counts_what_was_skipped(tree, experiment):
+def test_the_record_counts_what_was_skipped(tree, experiment, new_context):
     name = experiment.__name__.split(".")[-1]
     made = config(name, tree, "on_broken=skip")
-    metrics = experiment.run(made, Silent())
+    metrics = experiment.run(made, new_context())
     assert metrics["skipped"]["real"] == {"train": 2, "test": 1}
     assert metrics["skipped"][made.target] == {"train": 2 if name == "active" else 0, "test": 0}
 

@@ -68,10 +68,13 @@ def test_active_selection(launched):
 
 
 def test_the_gate(launched):
-    said, records = launched("gate", "seed=[0,1,2,3,4]")
-    assert re.search(r"5 runs in 2 tasks of array \d+", said)
-    assert len(records) == 5
+    """Twenty runs a seed, one a candidate, and one Q for all of them."""
+    said, records = launched("gate", "seed=0")
+    assert re.search(r"20 runs in \d+ tasks of array \d+", said)
+    assert "20 computed" in said
+    assert len({record["config"]["candidate"]["name"] for record in records}) == len(records) == 20
     for record in records:
         assert record["profile"] == "paper"
-        assert len(record["metrics"]["names"]) == 20
-        assert {len(column) for column in record["metrics"]["columns"].values()} == {20}
+        assert record["config"]["arch"] == "resnet50"
+        assert record["metrics"]["num_classes"] == 6
+    assert len({record["metrics"]["anchor_error_before"] for record in records}) == 1

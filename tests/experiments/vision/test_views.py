@@ -3,17 +3,24 @@
 import pytest
 import torch
 
-from experiments.pairs.measure import LOSS, SETTINGS, row
+from experiments.pairs.measure import row
+from experiments.pairs.settings import MeasureConfig
 from experiments.vision.backbone import BackboneSpec, load_backbone
 from experiments.vision.batches import Rows
 from experiments.vision.classifier import at_depth, new_classifier
 from experiments.vision.finetune import TrainSpec, train
 from experiments.vision.study import Domain, error, sample
-from experiments.vision.views import beside, features_of, heads, view
+from experiments.vision.views import HeadView, beside, features_of, heads
 from trace import Sample, diagnose
 from trace.evidence import Known, measure_shift
 
+LOSS, SETTINGS = MeasureConfig().loss(), MeasureConfig().settings()
+
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
+
+
+def view(model, domain):
+    return HeadView(*(features_of(model, rows, device="cpu") for rows in domain))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +47,7 @@ def pair(backbone):
 
 def test_both_heads_give_their_models_logits(pair):
     q, update, source, _ = pair
-    both = beside(view(q, source, device="cpu").val, features_of(update, source.val, device="cpu"), source.val.y)
+    both = beside(view(q, source).val, features_of(update, source.val, device="cpu"), source.val.y)
     old, new = heads(q, update)
     assert torch.allclose(old(both.x), q(source.val.x), atol=1e-5)
     assert torch.allclose(new(both.x), update(source.val.x), atol=1e-5)
@@ -50,7 +57,7 @@ def test_both_heads_give_their_models_logits(pair):
 
 def test_the_diagnostic_is_that_of_the_models_themselves(pair):
     q, update, source, target = pair
-    seen, seen_target = view(q, source, device="cpu"), view(q, target, device="cpu")
+    seen, seen_target = view(q, source), view(q, target)
     shift = measure_shift(seen.train, seen_target.train, SETTINGS)
     options = {"loss": LOSS, "known": Known(shift=shift), "settings": SETTINGS}
     direct = diagnose(

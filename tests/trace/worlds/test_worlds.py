@@ -1,16 +1,13 @@
 """Every world keeps the contract; those that relabel know their own P(y|x)."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 import torch
 
-import trace.worlds
 from trace.estimators import mmd
-from trace.worlds import names, world
+from trace.worlds import names, num_classes, world
 
-FOLDER = Path(trace.worlds.__file__).parent
 RELABELLING = [name for name in names() if "labels" in {f.name for f in dataclasses.fields(world(name))}]
 
 
@@ -24,9 +21,7 @@ def test_the_four_worlds_are_there():
 
 @pytest.mark.parametrize("name", names())
 class TestContract:
-    def test_is_one_short_file_with_a_frozen_dataclass(self, name):
-        lines = (FOLDER / f"{name}.py").read_text().splitlines()
-        assert sum(bool(line.strip()) for line in lines) < 30
+    def test_is_a_frozen_dataclass_with_defaults(self, name):
         made = world(name)
         assert all(field.default is not dataclasses.MISSING for field in dataclasses.fields(made))
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -39,7 +34,7 @@ class TestContract:
             assert x.shape[0] == len(y) == 500
             assert x.dtype == torch.float32
             assert x.isfinite().all()
-            assert set(y.tolist()) == {0, 1}
+            assert set(y.tolist()) == set(range(num_classes(made)))
             again = draw(500, generator=seeded())
             assert torch.equal(x, again.x)
             assert torch.equal(y, again.y)
