@@ -15,8 +15,11 @@ from torch.nn.utils import skip_init
 from .estimators.gradient_quantile import NoGradientError
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "identity": nn.Identity,
-}  # fmt: skip
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "logistic": nn.Sigmoid,
+    "identity": nn.Identity,
+}
 
 
 class FromSklearn(nn.Module):
@@ -77,7 +80,8 @@ def from_sklearn(estimator: Any) -> FromSklearn:
         raise ValueError(f"{_name(estimator)} is not fitted: call fit first")
     if _multiple(estimator):
         raise _several(estimator)
-    if getattr(_last(estimator), "decision_function_shape", "ovr") == "ovo" and _margins_of(estimator) > 2:
+    pairs = getattr(_last(estimator), "decision_function_shape", "ovr") == "ovo"
+    if pairs and _classifies(estimator) and not hasattr(estimator, "predict_proba") and len(estimator.classes_) > 2:
         raise ValueError(
             f"{_name(estimator)} gives margins between pairs of classes: fit it with decision_function_shape='ovr'"
         )
@@ -114,11 +118,6 @@ def _several(estimator: Any) -> ValueError:
     return ValueError(f"{_name(estimator)} has several outputs per row: diagnose one output at a time")
 
 
-def _margins_of(estimator: Any) -> int:
-    """Classes whose scores are margins; 0 where there are probabilities."""
-    return len(estimator.classes_) if _classifies(estimator) and not hasattr(estimator, "predict_proba") else 0
-
-
 def _outputs(estimator: Any, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if not _classifies(estimator):
         predicted = np.asarray(estimator.predict(x), dtype=np.float64).reshape(len(x), -1)
@@ -145,7 +144,7 @@ def _layers(estimator: Any) -> list[nn.Module] | None:
     kind = type(estimator)  # a subclass may compute something else
     if kind is Pipeline and len(estimator.steps) == 2 and type(estimator.steps[0][1]) is StandardScaler:
         last = _layers(estimator.steps[1][1])
-        return None if last is None else [_scaling(estimator.steps[0][1]), *last]
+        return None if last is None else [_Scaling(estimator.steps[0][1]), *last]
     if kind is LogisticRegression and (len(estimator.classes_) == 2 or estimator.solver != "liblinear"):
         return _classifier(_linear(estimator.coef_.T, estimator.intercept_))
     if kind in (LinearRegression, Ridge):
@@ -163,21 +162,19 @@ def _perceptron(estimator: Any) -> list[nn.Module] | None:
     return [*hidden, linear[-1]] if estimator.out_activation_ == "identity" else [*hidden, *_classifier(linear[-1])]
 
 
-def _scaling(scaler: StandardScaler) -> nn.Module:
-    d = scaler.n_features_in_
-    mean = scaler.mean_ if scaler.with_mean else np.zeros(d)
-    scale = scaler.scale_ if scaler.with_std else np.ones(d)
-    return _Scaling(torch.as_tensor(mean, dtype=torch.float64), torch.as_tensor(scale, dtype=torch.float64))
-
-
 class _Scaling(nn.Module):
+    """``(x - mean) / scale`` as a StandardScaler has them; either may be absent there."""
+
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+    def __init__(self, scaler: StandardScaler) -> None:
         super().__init__()
-        self.register_buffer("mean", mean)
-        self.register_buffer("scale", scale)
+        for name, values in {
+            "mean": scaler.mean_ if scaler.with_mean else 0.0,
+            "scale": scaler.scale_ if scaler.with_std else 1.0,
+        }.items():
+            self.register_buffer(name, torch.as_tensor(values, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - self.mean) / self.scale

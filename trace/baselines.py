@@ -93,8 +93,7 @@ def atc(
     num_wrong = (calibration_logits.argmax(dim=1) != calibration_labels.to(logits.device)).sum()
     thresholds = torch.cat([known, known.new_tensor([math.inf])])
     num_below = torch.searchsorted(known, thresholds)
-    threshold = thresholds[(num_below - num_wrong).abs().argmin()]
-    return _fraction(new < threshold)
+    return _fraction(new < thresholds[(num_below - num_wrong).abs().argmin()])
 
 
 def doc(calibration_logits: Tensor, logits: Tensor) -> float:

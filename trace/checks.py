@@ -13,38 +13,31 @@ def check_sample(x: Tensor, name: str, *, min_samples: int = 1) -> Tensor:
 
 
 def _check_matrix(x: Tensor, name: str, min_samples: int) -> Tensor:
-    _check_tensor(x, name)
-    if x.ndim != 2:
-        raise ValueError(f"{name} must have shape [n, d], got {list(x.shape)}: reshape it to one row per sample")
+    _check_shape(x, name, "[n, d]", range(2, 3), "reshape it to one row per sample", min_samples)
     if x.shape[1] == 0:
         raise ValueError(f"{name} has no columns (shape {list(x.shape)}): pass at least one feature")
-    return _check_rows(x, name, min_samples)
+    return x
 
 
 def check_inputs(x: Tensor, name: str) -> Tensor:
     """Return ``x`` if it is a finite, non-empty float32/float64 tensor ``[n, ...]`` of model inputs."""
-    _check_tensor(x, name)
-    if x.ndim < 2:
-        raise ValueError(f"{name} must have shape [n, ...], got {list(x.shape)}: reshape it to one row per sample")
-    return _check_finite(_check_rows(x, name, 1), name)
+    return _check_finite(_check_shape(x, name, "[n, ...]", range(2, 65), "reshape it to one row per sample", 1), name)
 
 
 def check_vector(x: Tensor, name: str, *, length: int | None = None, min_samples: int = 1) -> Tensor:
     """Return ``x`` if it is a finite float32/float64 vector ``[n]``, of the given length if there is one."""
-    _check_tensor(x, name)
-    if x.ndim != 1:
-        raise ValueError(f"{name} must have shape [n], got {list(x.shape)}: flatten it to one value per sample")
+    _check_shape(x, name, "[n]", range(1, 2), "flatten it to one value per sample", min_samples)
     if length is not None and len(x) != length:
         raise ValueError(f"{name} has {len(x)} values for {length} samples: pass one value per sample")
-    return _check_finite(_check_rows(x, name, min_samples), name)
+    return _check_finite(x, name)
 
 
-def _check_tensor(x: object, name: str) -> None:
+def _check_shape(x: Tensor, name: str, shape: str, dimensions: range, remedy: str, min_samples: int) -> Tensor:
+    """``dimensions``: how many the tensor may have; torch knows no more than 64."""
     if not isinstance(x, Tensor):
         raise ValueError(f"{name} must be a torch tensor, got {type(x).__name__}: use torch.as_tensor({name})")
-
-
-def _check_rows(x: Tensor, name: str, min_samples: int) -> Tensor:
+    if x.ndim not in dimensions:
+        raise ValueError(f"{name} must have shape {shape}, got {list(x.shape)}: {remedy}")
     if x.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"{name} must be float32 or float64, got {x.dtype}: convert it with {name}.float()")
     if len(x) < min_samples:

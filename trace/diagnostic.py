@@ -264,8 +264,7 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
             reasons["validation_error"] = "needs both validation splits"
     n, m = (min(e.sizes[name], s.mmd_samples) for name in ("source", "target"))  # rows that entered the MMD
     for term, estimates in _NEEDS.items():
-        missing = [f"{name}: {reasons[name]}" for name in estimates if name in reasons]
-        if missing:
+        if missing := [f"{name}: {reasons[name]}" for name in estimates if name in reasons]:
             reasons[term] = "; ".join(missing)
     return Diagnostic(
         gap_source=v["gap_source"],

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import torch
 from torch import Generator, Tensor, nn
 
 from .checks import check_labels, check_samples, check_vector, check_within_bound
@@ -21,9 +20,7 @@ from .estimators.gradient_quantile import (
     GradientQuantile,
     Model,
     NoGradientError,
-    evaluation_mode,
     gradient_quantile,
-    rows_of,
 )
 from .estimators.kernels import NoBandwidthError, thinned
 from .estimators.mmd import MMDEstimate, mmd
@@ -58,8 +55,7 @@ class Shift(NamedTuple):
 
     def check(self, settings: Settings, sizes: tuple[int, int]) -> None:
         """Refuse use with other settings or samples of other sizes."""
-        differing = [name for name in _DECISIVE if getattr(settings, name) != getattr(self.settings, name)]
-        if differing:
+        if differing := [name for name in _DECISIVE if getattr(settings, name) != getattr(self.settings, name)]:
             raise ValueError(
                 f"shift was measured with another {', '.join(differing)}: call measure_shift with these settings"
             )
@@ -226,10 +222,8 @@ class View:
         return rkhs_norm(self.features, losses, kernel=kernel, bandwidth=bandwidth, spectrum=spectrum)
 
     def _run(self, which: int) -> Tensor:
-        model, x, size = self.update.models[which], self.sample.x, self.update.settings.batch_size
-        with torch.no_grad(), evaluation_mode(model):
-            batches = (x[start : start + size].clone() for start in range(0, len(x), size))
-            return torch.cat([rows_of(model, batch, self.update.names[which]) for batch in batches])
+        u = self.update
+        return extract(u.models[which], self.sample.x, batch_size=u.settings.batch_size, name=u.names[which])
 
     def _losses(self, z: Tensor, which: int) -> Tensor:
         loss, name = self.update.loss, self.update.names[which]

@@ -63,8 +63,8 @@ def _cloned(output: Tensor) -> Tensor:
     return output.clone()
 
 
-def extract(features: FeatureMap, x: Tensor, *, batch_size: int = 1024) -> Tensor:
-    """``h(x)`` in batches without gradients, ``[n, k]``."""
+def extract(features: FeatureMap, x: Tensor, *, batch_size: int = 1024, name: str = "feature_map") -> Tensor:
+    """``h(x)`` in batches without gradients, ``[n, k]``; ``name`` is what messages call h."""
     with torch.no_grad(), evaluation_mode(features):
         batches = (x[start : start + batch_size].clone() for start in range(0, len(x), batch_size))
-        return torch.cat([rows_of(features, batch, "feature_map") for batch in batches])
+        return torch.cat([rows_of(features, batch, name) for batch in batches])

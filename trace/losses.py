@@ -72,6 +72,7 @@ class ClippedCrossEntropy(Loss):
 
     clip_at: float = 10.0
     classification = True
+    lipschitz = math.sqrt(2.0)
 
     def __post_init__(self) -> None:
         check_positive(self.clip_at, "clip_at")
@@ -85,10 +86,6 @@ class ClippedCrossEntropy(Loss):
             return self.clip_at + math.log(num_outputs)
         _check_convention(convention)
         return 2 * self.clip_at + math.log(num_outputs - 1 + math.exp(-2 * self.clip_at))
-
-    @property
-    def lipschitz(self) -> float:
-        return math.sqrt(2.0)
 
     def clip(self, outputs: Tensor) -> Tensor:
         return outputs.clamp(-self.clip_at, self.clip_at)
@@ -117,6 +114,7 @@ class ZeroOne(Loss):
     """Classification error ``1[argmax z != y]``: bounded by 1, not Lipschitz in the logits, no useful gradient."""
 
     classification = True
+    lipschitz = math.inf
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
         _check_classification(outputs, targets)
@@ -125,10 +123,6 @@ class ZeroOne(Loss):
     def bound(self, num_outputs: int, convention: BoundConvention = "true") -> float:
         _check_convention(convention)
         return 1.0
-
-    @property
-    def lipschitz(self) -> float:
-        return math.inf
 
     def worst_label_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
         check_paired(outputs, new_outputs)

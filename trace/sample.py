@@ -45,8 +45,7 @@ def stratified_split(sample: Sample, *, fraction: float = 0.15, generator: Gener
     (6, [0, 1])
     """
     check_level(fraction, "fraction")
-    n = len(check_sample_pair(sample, "sample").x)
-    if n < 2:
+    if (n := len(check_sample_pair(sample, "sample").x)) < 2:
         raise ValueError(f"a sample of {n} cannot be split: pass at least 2 samples")
     stratified = sample.y is not None and not sample.y.is_floating_point()
     groups = sample.y if stratified and sample.y is not None else torch.zeros(n, dtype=torch.long)
@@ -73,8 +72,7 @@ def _shares(counts: list[int], total: int) -> list[int]:
     sizes = [min(max(size, 1), count - 1) for size, count in zip(sizes, counts, strict=True)]
     step = 1 if sum(sizes) < total else -1
     for _ in range(abs(total - sum(sizes))):
-        movable = [i for i, count in enumerate(counts) if 1 <= sizes[i] + step <= count - 1]
-        if not movable:
+        if not (movable := [i for i, count in enumerate(counts) if 1 <= sizes[i] + step <= count - 1]):
             break
         sizes[min(movable, key=lambda i: abs(sizes[i] + step - exact[i]) / counts[i])] += step
     return sizes

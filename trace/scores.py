@@ -238,11 +238,9 @@ def _check_disjoint(names: tuple[str, ...], evaluation: Sequence[str]) -> None:
         raise ValueError(f"evaluation must be a sequence of names, got the string {evaluation!r}: use [{evaluation!r}]")
     if len(names) < MIN_CANDIDATES:
         raise ValueError(f"development has {len(names)} candidates, at least {MIN_CANDIDATES} are needed: add some")
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    if repeated:
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
         raise ValueError(f"development names {', '.join(repeated)} more than once: give each candidate its own name")
-    shared = sorted(set(names) & set(evaluation))
-    if shared:
+    if shared := sorted(set(names) & set(evaluation)):
         raise ValueError(
             f"development and evaluation share {', '.join(shared)}: calibrate on candidates that are not ranked"
         )

@@ -40,8 +40,7 @@ def log_mlflow(diagnostic: Diagnostic, *, prefix: str = "trace", step: int | Non
     Args as in `log_wandb`.
     """
     mlflow = _library("mlflow", "mlflow-skinny")
-    opened = mlflow.active_run() is None
-    if opened:
+    if opened := mlflow.active_run() is None:
         mlflow.start_run()
     try:
         mlflow.log_params({f"{prefix}/{name}": value for name, value in _settings(diagnostic).items()})

@@ -50,8 +50,7 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.alone:
         print(json.dumps(_here(profile, seed, *arguments.alone)))
         return
-    chosen = [case for case in cases(profile) if arguments.case in case.name]
-    if not chosen:
+    if not (chosen := [case for case in cases(profile) if arguments.case in case.name]):
         raise SystemExit(f"no case has {arguments.case!r} in its name")
     rows = []
     for case in chosen:

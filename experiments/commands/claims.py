@@ -76,8 +76,7 @@ def stored(folder: Path, profile: str) -> Records:
     """
     if not folder.is_dir():
         raise MissingFileError(f"{folder} does not exist: name the folder of the records with --records")
-    found = {path.stem: read_records(path) for path in sorted(folder.glob("*.jsonl"))}
-    if found:
+    if found := {path.stem: read_records(path) for path in sorted(folder.glob("*.jsonl"))}:
         of_profile([record for records in found.values() for record in records], profile)
     own = {name: [record for record in records if record["profile"] == profile] for name, records in found.items()}
     return own | {name: of_either(found[name], profile) for name in EXPERIMENTS if name in found}
@@ -88,10 +87,18 @@ def judged(claims: list[Claim], records: Records) -> list[Row]:
     rows: list[Row] = []
     for claim in sorted(claims, key=lambda claim: (claim.label, claim.name)):
         finding = claim.judge(records)
-        rows.append({
-            "claim": claim.statement, "name": claim.name, "label": claim.label, "published": claim.published,
-            "measured": finding.measured, "runs": finding.runs, "verdict": finding.verdict, "why": finding.why,
-        })  # fmt: skip
+        rows.append(
+            {
+                "claim": claim.statement,
+                "name": claim.name,
+                "label": claim.label,
+                "published": claim.published,
+                "measured": finding.measured,
+                "runs": finding.runs,
+                "verdict": finding.verdict,
+                "why": finding.why,
+            }
+        )
     return rows
 
 
@@ -106,8 +113,11 @@ def headlines(rows: list[Row]) -> Table:
     chosen = {str(row["name"]): row for row in rows}
     keys = ("claim", "published", "measured", "verdict")
     caption = f"{summary(rows)} Intervals: 95% percentile bootstrap over seeds, too narrow where seeds are few."
-    return Table(caption, ["claim", "published", "ours", "verdict"],
-                 [[str(chosen[name][key]) for key in keys] for name in HEADLINES])  # fmt: skip
+    return Table(
+        caption,
+        ["claim", "published", "ours", "verdict"],
+        [[str(chosen[name][key]) for key in keys] for name in HEADLINES],
+    )
 
 
 def as_table(rows: list[Row]) -> Table:

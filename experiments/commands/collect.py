@@ -66,8 +66,7 @@ def collect(
     """Counts of every experiment in the store."""
     counts = {}
     for folder in experiments_in(runs):
-        finished = list(finished_records(folder))
-        if not finished:
+        if not (finished := list(finished_records(folder))):
             continue
         path = records / f"{folder.name}.jsonl"
         before = {r["run_id"]: r for r in read_records(path)} if path.exists() else {}
@@ -79,11 +78,10 @@ def collect(
             for run in whole_grid(folder.name, variant, values, configs=configs)
         }
         version = metrics_version(folder.name)
-        current = {name for name, r in before.items() if name in grid and r.get("metrics_version", 1) == version}
-        kept = {name: r for name, r in before.items() if everything or name in current}
+        current = {name for name, r in before.items() if r.get("metrics_version", 1) == version}
+        kept = before if everything else {name: before[name] for name in current & grid}
         taken = {r["run_id"]: r for r in finished if everything or r["run_id"] in grid}
-        after = kept | taken
-        if after:
+        if after := kept | taken:
             write_records(list(after.values()), path)
         new, dropped = len(set(after) - set(before)), len(set(before) - set(after))
         counts[folder.name] = Counts(new, len(after), len(finished) - len(taken), dropped)

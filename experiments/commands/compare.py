@@ -60,8 +60,7 @@ def comparison(runs: Path, against: Path | None) -> Table:
         raise MissingFileError(f"{against} is no folder: --against needs one with EXPERIMENT.jsonl, as results/records")
     rows = []
     for folder in experiments_in(runs):
-        found = {record["run_id"]: record for record in finished_records(folder)}
-        if not found:
+        if not (found := {record["run_id"]: record for record in finished_records(folder)}):
             continue
         recorded = {r["run_id"]: r for r in _committed(folder.name, against)}
         shared = found.keys() & recorded.keys()

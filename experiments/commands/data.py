@@ -47,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     reports = _look(arguments)
     print(as_text(reports))
-    problems = [problem for report in reports for problem in report.problems]
-    if problems:
+    if problems := [problem for report in reports for problem in report.problems]:
         raise UserError(f"{arguments.name} is not whole ({len(problems)} problems above): fetch what is missing again")
 
 

@@ -7,20 +7,22 @@ loses the current runs. Data, worlds and keys are checked before anything is lau
 """
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..engine.config import Run, expand, experiment_module
-from ..engine.cost import expected_cost
 from ..engine.errors import UserError
 from ..engine.launchers import LaunchPlan, launchers
 from ..engine.progress import progress_bar
+from ..engine.records import RECORDS, Record, read_records
 from ..engine.run import Outcome
-from ..engine.store import RUNS, RunDirectory, unwritable
+from ..engine.store import RUNS, RunDirectory, finished_records, unwritable
 from ..engine.wandb import split_mode
 
 
@@ -55,14 +57,14 @@ def main(arguments: argparse.Namespace) -> None:
         print("\n".join(_preview(grid, todo, plan, arguments.runs)))
         return
     check(todo)
-    if arguments.force:
-        _set_aside(grid, arguments.runs)
     print(f"{arguments.experiment}: {len(grid)} runs, {len(grid) - len(todo)} done before", file=sys.stderr)
     if not todo:
         print("nothing to do", file=sys.stderr)
         return
-    outcomes = launcher.launch(todo, runs=arguments.runs, wandb=wandb, **options)
     try:
+        for run in todo if arguments.force else ():
+            RunDirectory.of(run, arguments.runs).set_aside()
+        outcomes = launcher.launch(todo, runs=arguments.runs, wandb=wandb, **options)
         counts = Counter(progress_bar(outcomes, len(todo), arguments.experiment))
     except KeyboardInterrupt:
         raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
@@ -99,14 +101,6 @@ def _slice(grid: list[Run], text: str) -> list[Run]:
     if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
         raise UserError(f"--slice must be I/N with I below N, got {text!r}")
     return grid[int(index) :: int(count)]
-
-
-def _set_aside(grid: list[Run], runs: Path) -> None:
-    try:
-        for run in grid:
-            RunDirectory.of(run, runs).set_aside()
-    except OSError as error:
-        raise unwritable(error) from error
 
 
 def _preview(grid: list[Run], todo: list[Run], plan: LaunchPlan, runs: Path) -> Iterator[str]:
@@ -160,3 +154,33 @@ def _report(todo: list[Run], counts: Counter[Outcome], runs: Path) -> None:
         )
     if counts["failed"] or counts["missing"]:
         raise SystemExit(1)
+
+
+class Cost(NamedTuple):
+    """Of some runs together."""
+
+    seconds: float
+    """One after the other."""
+    bytes: float
+    """Of their records."""
+
+
+def expected_cost(todo: list[Run], *, runs: Path, records: Path = RECORDS) -> Cost | None:
+    """A run that has a record costs what it did, any other run the mean of its profile; None without any record."""
+    profiles = {run.values.get("profile", "") for run in todo}
+    known = {
+        record["run_id"]: Cost(record["seconds"], len(json.dumps(record)))
+        for experiment in {run.experiment for run in todo}
+        for record in _stored(experiment, runs, records)
+        if record["profile"] in profiles
+    }
+    if not known:
+        return None
+    mean = Cost(*map(fmean, zip(*known.values(), strict=True)))
+    return Cost(*map(sum, zip(*(known.get(run.run_id, mean) for run in todo), strict=True)))
+
+
+def _stored(experiment: str, runs: Path, records: Path) -> Iterator[Record]:
+    path = records / f"{experiment}.jsonl"
+    yield from read_records(path) if path.exists() else []
+    yield from finished_records(runs / experiment)

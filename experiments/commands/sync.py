@@ -39,5 +39,4 @@ def unsynced(runs: Path) -> tuple[list[Path], list[Path]]:
 
 def upload(folder: Path) -> bool:
     """W&B's own command; it marks the folder, and the run's id keeps a second upload from making a second run."""
-    done = subprocess.run([sys.executable, "-m", "wandb", "sync", str(folder)], check=False)
-    return done.returncode == 0
+    return subprocess.run([sys.executable, "-m", "wandb", "sync", str(folder)], check=False).returncode == 0

@@ -14,10 +14,11 @@ import difflib
 import functools
 import importlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -109,14 +110,6 @@ def experiment_module(experiment: str) -> ModuleType:
     return module
 
 
-class Variant(NamedTuple):
-    """A YAML file of an experiment, read."""
-
-    stored: dict[str, Any]
-    """What differs from the defaults."""
-    blocks: list[Block]
-
-
 def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) -> list[Run]:
     """The grid of runs that ``EXPERIMENT [config=VARIANT] [key=value ...]`` asks for, in the order of the YAML.
 
@@ -129,7 +122,7 @@ def expand(experiment: str, arguments: list[str], *, configs: Path = CONFIGS) ->
     variant = overrides.pop("config", DEFAULT_VARIANT)
     if "profile" in overrides:
         raise UserError(f"profile={overrides['profile']} follows from the variant: write config={overrides['profile']}")
-    return _grid(experiment, schema, _read_variant(experiment, schema, str(variant), configs), overrides)
+    return _grid(experiment, schema, *_read_variant(experiment, schema, str(variant), configs), overrides)
 
 
 def whole_grid(
@@ -142,12 +135,12 @@ def whole_grid(
     """
     experiment = experiment.removeprefix("experiments.")
     schema = experiment_module(experiment).Config
-    found = _read_variant(experiment, schema, variant, configs)
-    own = [config for config in values if config.get("profile") == found.stored.get("profile")]
-    keys = {key for block in found.blocks for key, listed in block.items() if ANY in listed}
+    stored, blocks = _read_variant(experiment, schema, variant, configs)
+    own = [config for config in values if config.get("profile") == stored.get("profile")]
+    keys = {key for block in blocks for key, listed in block.items() if ANY in listed}
     asked = [{}, *({key: config[key] for key in keys if key in config} for config in own)]
     different = (overrides for i, overrides in enumerate(asked) if overrides not in asked[:i])
-    return _once(run for overrides in different for run in _grid(experiment, schema, found, overrides))
+    return _once(run for overrides in different for run in _grid(experiment, schema, stored, blocks, overrides))
 
 
 def variants(experiment: str, *, configs: Path = CONFIGS) -> list[str]:
@@ -155,12 +148,14 @@ def variants(experiment: str, *, configs: Path = CONFIGS) -> list[str]:
     return sorted(path.stem for path in (configs / experiment.split(".")[-1]).glob("*.yaml"))
 
 
-def _grid(experiment: str, schema: type, variant: Variant, overrides: dict[str, Any]) -> list[Run]:
+def _grid(
+    experiment: str, schema: type, stored: dict[str, Any], blocks: list[Block], overrides: dict[str, Any]
+) -> list[Run]:
     """The union of the blocks' grids; an override replaces what a block sweeps over, or pins it."""
-    base = OmegaConf.to_container(_merge(schema, variant.stored, experiment))
+    base = OmegaConf.to_container(_merge(schema, stored, experiment))
     pinned, swept = _pinned_and_swept(schema, overrides, experiment)
     points: list[Run] = []
-    for block in _open_to(variant.blocks, overrides):
+    for block in _open_to(blocks, overrides):
         sweep = {key: values for key, values in block.items() if key not in overrides} | swept
         for values in itertools.product(*sweep.values()):
             point = copy.deepcopy(base)
@@ -265,10 +260,11 @@ def _parse(argument: str) -> tuple[str, Any]:
     return key, values[0] if len(values) == 1 else values
 
 
-def _read_variant(experiment: str, schema: type, variant: str, configs: Path) -> Variant:
+def _read_variant(experiment: str, schema: type, variant: str, configs: Path) -> tuple[dict[str, Any], list[Block]]:
+    """What a YAML file says that differs from the defaults, and the blocks of its sweep."""
     known = variants(experiment, configs=configs)
     if variant == DEFAULT_VARIANT and not known:
-        return Variant({}, [{}])
+        return {}, [{}]
     path = configs / experiment.split(".")[-1] / f"{variant}.yaml"
     if variant not in known:
         raise UserError(f"{path} does not exist: config is one of {', '.join(known) or 'none yet'}")
@@ -276,7 +272,7 @@ def _read_variant(experiment: str, schema: type, variant: str, configs: Path) ->
     sweep = stored.pop("sweep", None) or {}
     if any(field.name == "profile" for field in dataclasses.fields(schema)):
         stored.setdefault("profile", variant)
-    return Variant(stored, [_block(entry, path) for entry in (sweep if isinstance(sweep, list) else [sweep])])
+    return stored, [_block(entry, path) for entry in (sweep if isinstance(sweep, list) else [sweep])]
 
 
 def _block(sweep: Any, path: Path) -> Block:
@@ -301,21 +297,22 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 def typed(schema: type[Schema], point: Mapping[str, Any], origin: str) -> Schema:
     """An instance of a dataclass; unknown keys (with the nearest one) and wrong types are refused."""
-    merged = _merge(schema, point, origin)
-    try:
-        return OmegaConf.to_object(merged)  # type: ignore[return-value]
-    except OmegaConfBaseException as error:
-        raise _refusal(error, origin) from error
+    with _explain(origin):
+        return OmegaConf.to_object(_merge(schema, point, origin))  # type: ignore[return-value]
 
 
 def _merge(schema: type, point: Mapping[str, Any], origin: str) -> DictConfig:
     for key in point:
         kind_of(schema, key, origin)
-    try:
+    with _explain(origin):
         return OmegaConf.merge(_structure(schema), dict(point))  # type: ignore[return-value]
+
+
+@contextmanager
+def _explain(origin: str) -> Iterator[None]:
+    """OmegaConf's refusals as sentences."""
+    try:
+        yield
     except OmegaConfBaseException as error:
-        raise _refusal(error, origin) from error
-
-
-def _refusal(error: OmegaConfBaseException, origin: str) -> UserError:
-    return UserError(f"config of {origin}: {str(error).splitlines()[0]} (key {error.full_key}): mend this value")
+        message = f"config of {origin}: {str(error).splitlines()[0]} (key {error.full_key}): mend this value"
+        raise UserError(message) from error

@@ -40,8 +40,7 @@ def provenance() -> Record:
 
 def run_id(experiment: str, config: Record) -> str:
     """Hash of everything that decides a run's result."""
-    key = json.dumps([experiment, config], sort_keys=True)
-    return hashlib.sha256(key.encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps([experiment, config], sort_keys=True).encode()).hexdigest()[:12]
 
 
 def write_record(record: Record, path: Path) -> None:
@@ -81,8 +80,7 @@ def of_profile(records: list[Record], profile: str, *, name: str = "") -> list[R
     Raises:
         MissingRecordsError: where there are none.
     """
-    found = [record for record in records if record["profile"] == profile]
-    if not found:
+    if not (found := [record for record in records if record["profile"] == profile]):
         known = ", ".join(sorted({str(record["profile"]) for record in records})) or "none"
         place = f" in {name}" if name else ""
         raise MissingRecordsError(

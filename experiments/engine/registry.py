@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 Make = TypeVar("Make", bound=Callable[..., object])
 
@@ -30,30 +30,23 @@ def summaries(folder: Path) -> dict[str, str]:
     return {path.stem: (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n")[0] for path in paths}
 
 
-class Registered(NamedTuple, Generic[Make]):
-    """What makes one thing from the records of one experiment."""
-
-    experiment: str
-    make: Make
-
-
 class Registry(Generic[Make]):
     """A decorator, ``@registry("label", "experiment")``, and what it has seen in all files of a package."""
 
     def __init__(self, package: str) -> None:
         self.package = package
-        self._entries: dict[str, Registered[Make]] = {}
+        self._entries: dict[str, tuple[str, Make]] = {}
 
     def __call__(self, label: str, experiment: str) -> Callable[[Make], Make]:
         def register(make: Make) -> Make:
             if label in self._entries:
                 raise ValueError(f"{self.package} has two entries {label!r}: name one of them differently")
-            self._entries[label] = Registered(experiment, make)
+            self._entries[label] = (experiment, make)
             return make
 
         return register
 
-    def all(self) -> dict[str, Registered[Make]]:
-        """Everything by its label, in the order of labels."""
+    def all(self) -> dict[str, tuple[str, Make]]:
+        """Everything by its label, in the order of labels: an experiment, and what makes it from its records."""
         submodules(self.package)
         return dict(sorted(self._entries.items()))

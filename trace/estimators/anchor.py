@@ -99,12 +99,10 @@ def _lipschitz_term(outputs: Tensor, new_outputs: Tensor, loss: Loss, delta: flo
     if not math.isfinite(loss.lipschitz):
         return _unavailable(f"{type(loss).__name__} has no finite Lipschitz constant in the outputs")
     norms = loss.change_norms(outputs, new_outputs)
-    reach = loss.output_diameter(outputs.shape[1])
-    return _term(loss.lipschitz * norms, 0, loss.lipschitz * reach, delta)
+    return _term(loss.lipschitz * norms, 0, loss.lipschitz * loss.output_diameter(outputs.shape[1]), delta)
 
 
 def _disagreement_term(outputs: Tensor, new_outputs: Tensor, loss: Loss, delta: float) -> AnchorTerm:
     if not loss.classification:
         return _unavailable("disagreement is defined for classification only")
-    differs = (outputs.argmax(dim=1) != new_outputs.argmax(dim=1)).to(torch.float64)
-    return _term(differs, 0, 1, delta)
+    return _term((outputs.argmax(dim=1) != new_outputs.argmax(dim=1)).to(torch.float64), 0, 1, delta)

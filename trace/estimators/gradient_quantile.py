@@ -110,8 +110,7 @@ def gradient_norms(
     with torch.enable_grad(), evaluation_mode(model):
         for start in range(0, len(x), batch_size):
             batch = slice(start, start + batch_size)
-            labels = None if y is None else y[batch]
-            gradient = _gradient(model, x[batch], labels, loss, at, name)
+            gradient = _gradient(model, x[batch], None if y is None else y[batch], loss, at, name)
             norms.append(torch.linalg.vector_norm(gradient.flatten(start_dim=1), dim=1))
     found = torch.cat(norms)
     if not bool(torch.isfinite(found).all()):
@@ -162,8 +161,7 @@ def _leaf_output(module: nn.Module) -> Iterator[list[Tensor]]:
 
 def quantile(values: Tensor, q: float) -> float:
     """Smallest value whose empirical distribution function reaches q: an order statistic, no interpolation."""
-    rank = max(1, math.ceil(q * len(values) - 1e-9))
-    return float(values.kthvalue(rank).values)
+    return float(values.kthvalue(max(1, math.ceil(q * len(values) - 1e-9))).values)
 
 
 def gradient_quantile(

@@ -27,9 +27,7 @@ def gram(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) -> Tenso
 
 def of_squared_distances(sq: Tensor, *, kernel: KernelName, bandwidth: float) -> Tensor:
     """The kernel as a function of ``|x - y|^2``, in place."""
-    if kernel == "rbf":
-        return sq.mul_(-0.5 / bandwidth**2).exp_()
-    return sq.sqrt_().div_(-bandwidth).exp_()
+    return sq.mul_(-0.5 / bandwidth**2).exp_() if kernel == "rbf" else sq.sqrt_().div_(-bandwidth).exp_()
 
 
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:

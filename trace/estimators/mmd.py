@@ -105,8 +105,11 @@ def _witness_error(xx: KernelSum, yy: KernelSum, xy: KernelSum) -> float:
     of_x = xx.rows / (n - 1) - xy.rows / m
     of_y = yy.rows / (m - 1) - xy.columns / n
     first = 4 * float(of_x.var(correction=1)) / n + 4 * float(of_y.var(correction=1)) / m
-    means = ((xx.total / (n * (n - 1)), n * (n - 1) / 2), (yy.total / (m * (m - 1)), m * (m - 1) / 2),
-             (xy.total / (n * m), n * m / 4))  # fmt: skip
+    means = (
+        (xx.total / (n * (n - 1)), n * (n - 1) / 2),
+        (yy.total / (m * (m - 1)), m * (m - 1) / 2),
+        (xy.total / (n * m), n * m / 4),
+    )
     return math.sqrt(first + sum(max(k * (1 - k), 0.0) / pairs for k, pairs in means))
 
 

@@ -74,8 +74,7 @@ class Clouds:
         return p.to(self.x.dtype), q.to(self.x.dtype)
 
     def exponent(self, p: Tensor, q: Tensor, rows: slice, columns: slice = slice(None)) -> Tensor:
-        Z = torch.addmm(q[columns], self.x[rows], self.y[columns].T, alpha=2.0 / self.epsilon)
-        return Z.add_(p[rows, None])
+        return torch.addmm(q[columns], self.x[rows], self.y[columns].T, alpha=2.0 / self.epsilon).add_(p[rows, None])
 
 
 class GibbsKernel:
@@ -128,8 +127,7 @@ def resolved_clouds(x: Tensor, a: Tensor, y: Tensor, b: Tensor, epsilon: float, 
         return clouds
     if x.dtype != torch.float64:
         x64 = x.double()
-        y64 = x64 if clouds.symmetric else y.double()
-        clouds = Clouds(x64, a, y64, b, epsilon, memory_budget)
+        clouds = Clouds(x64, a, x64 if clouds.symmetric else y.double(), b, epsilon, memory_budget)
     if not clouds.max_exponent() <= 0.01 / torch.finfo(torch.float64).eps:
         raise ValueError(
             f"squared distances reach {clouds.max_exponent():.0e} epsilon, more than float64 resolves: "
@@ -402,9 +400,16 @@ def sinkhorn_divergence(
 
         def transport(p: Tensor, p_weights: Tensor, q: Tensor, q_weights: Tensor) -> Solution:
             return solve(
-                p, p_weights, q, q_weights,
-                epsilon=epsilon, num_iters=num_iters, tol=tol, domain=domain, memory_budget=memory_budget,
-            )  # fmt: skip
+                p,
+                p_weights,
+                q,
+                q_weights,
+                epsilon=epsilon,
+                num_iters=num_iters,
+                tol=tol,
+                domain=domain,
+                memory_budget=memory_budget,
+            )
 
         xx = _reuse(x_self, x_kept, a, epsilon, "x_self") or transport(x_kept, a, x_kept, a)
         yy = _reuse(y_self, y_kept, b, epsilon, "y_self") or transport(y_kept, b, y_kept, b)
@@ -449,9 +454,13 @@ def sinkhorn_floor(
     def between_halves() -> TransportEstimate:
         order = torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)
         return sinkhorn_divergence(
-            x[order[:half]], x[order[half : 2 * half]],
-            epsilon=epsilon, num_iters=num_iters, tol=tol, generator=generator,
-        )  # fmt: skip
+            x[order[:half]],
+            x[order[half : 2 * half]],
+            epsilon=epsilon,
+            num_iters=num_iters,
+            tol=tol,
+            generator=generator,
+        )
 
     return pool([between_halves() for _ in range(num_splits)])
 

@@ -10,6 +10,7 @@ those of the two distances asymptotically, by normal approximation, the others f
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
@@ -139,24 +140,18 @@ def count(record: Record, *path: str) -> int:
     return 0 if math.isnan(found) else int(found)
 
 
-def anchor_mean(term: str) -> Callable[[Record, float], PartInterval]:
+def anchor_mean(term: str, record: Record, delta: float) -> PartInterval:
     """An anchor term: exact binomial interval for the disagreement, Hoeffding's or Bernstein's for the others."""
-
-    def part(record: Record, delta: float) -> PartInterval:
-        value, n = number(record, "anchor", term, "value"), count(record, "anchor", "num_samples")
-        why = str(entry(record, "anchor", term, "reason"))
-        low, high = (number(record, "anchor", term, end) for end in ("low", "high"))
-        if not math.isfinite(high - low):
-            return PartInterval(
-                value, -math.inf, math.inf, "anchor", n, why or "the record keeps no range of the values"
-            )
-        if term == "disagreement":
-            interval = proportion_interval(round(value * n), n, delta)
-        else:
-            interval = mean_interval(value, number(record, "anchor", term, "deviation"), n, low, high, delta)
-        return PartInterval(value, interval.lower, interval.upper, "anchor", n)
-
-    return part
+    value, n = number(record, "anchor", term, "value"), count(record, "anchor", "num_samples")
+    why = str(entry(record, "anchor", term, "reason"))
+    low, high = (number(record, "anchor", term, end) for end in ("low", "high"))
+    if not math.isfinite(high - low):
+        return PartInterval(value, -math.inf, math.inf, "anchor", n, why or "the record keeps no range of the values")
+    if term == "disagreement":
+        interval = proportion_interval(round(value * n), n, delta)
+    else:
+        interval = mean_interval(value, number(record, "anchor", term, "deviation"), n, low, high, delta)
+    return PartInterval(value, interval.lower, interval.upper, "anchor", n)
 
 
 def output_distance(record: Record, delta: float) -> PartInterval:
@@ -179,46 +174,36 @@ def lipschitz_loss(record: Record, _delta: float) -> PartInterval:
     return PartInterval(scale, scale, scale, "target", n)
 
 
-def gap(name: str, sample: SampleName, validation: str) -> Callable[[Record, float], PartInterval]:
+def gap(name: str, sample: SampleName, validation: str, record: Record, delta: float) -> PartInterval:
     """A validation gap: the held-out risk is a mean of losses in ``[0, M]``, the training risk is known."""
-
-    def part(record: Record, delta: float) -> PartInterval:
-        value, n = number(record, name), count(record, "sizes", validation) if validation in record["sizes"] else 0
-        bound = number(record, "loss_bound")
-        if math.isnan(value) or n == 0:
-            return PartInterval(math.nan, 0.0, math.inf, sample, n, _why(record, name))
-        if not math.isfinite(bound):
-            return PartInterval(value, 0.0, math.inf, sample, n, "no interval: the loss is unbounded")
-        radius = hoeffding_radius(n, delta, bound)
-        return PartInterval(value, max(0.0, value - radius), min(bound, value + radius), sample, n)
-
-    return part
+    value, n = number(record, name), count(record, "sizes", validation) if validation in record["sizes"] else 0
+    bound = number(record, "loss_bound")
+    if math.isnan(value) or n == 0:
+        return PartInterval(math.nan, 0.0, math.inf, sample, n, _why(record, name))
+    if not math.isfinite(bound):
+        return PartInterval(value, 0.0, math.inf, sample, n, "no interval: the loss is unbounded")
+    radius = hoeffding_radius(n, delta, bound)
+    return PartInterval(value, max(0.0, value - radius), min(bound, value + radius), sample, n)
 
 
-def sensitivity(name: str, sample: SampleName) -> Callable[[Record, float], PartInterval]:
+def sensitivity(name: str, sample: SampleName, record: Record, delta: float) -> PartInterval:
     """A gradient quantile: the narrowest stored band whose failure probability is at most delta.
 
     Bands by order statistics; the DKW band in a record without them.
     """
-
-    def part(record: Record, delta: float) -> PartInterval:
-        found = entry(record, name)
-        if found is None:
-            return PartInterval(math.nan, 0.0, math.inf, sample, 0, _why(record, name))
-        value, n, q = float(found["value"]), int(found["num_samples"]), float(found["q"])
-        bands = found.get("bands") or [(found["eta"], found["lower"], found["upper"])]
-        valid = [band for band in bands if band[0] <= delta]
-        if not valid:
-            note = f"no band of the gradient quantile fails as seldom as {delta:.2g}: lower the confidence"
-            return PartInterval(value, 0.0, math.inf, sample, n, note)
-        level, lower, upper = max(valid, key=lambda band: float(band[0]))
-        if upper is None or math.isinf(upper):
-            least = math.ceil(math.log(level / 2) / math.log(q))
-            note = f"{n} samples do not bound the {q:g} quantile of gradient norms from above"
-            return PartInterval(value, float(lower), math.inf, sample, n, note, least)
-        return PartInterval(value, float(lower), float(upper), sample, n)
-
-    return part
+    if (found := entry(record, name)) is None:
+        return PartInterval(math.nan, 0.0, math.inf, sample, 0, _why(record, name))
+    value, n, q = float(found["value"]), int(found["num_samples"]), float(found["q"])
+    bands = found.get("bands") or [(found["eta"], found["lower"], found["upper"])]
+    if not (valid := [band for band in bands if band[0] <= delta]):
+        note = f"no band of the gradient quantile fails as seldom as {delta:.2g}: lower the confidence"
+        return PartInterval(value, 0.0, math.inf, sample, n, note)
+    level, lower, upper = max(valid, key=lambda band: float(band[0]))
+    if upper is None or math.isinf(upper):
+        least = math.ceil(math.log(level / 2) / math.log(q))
+        note = f"{n} samples do not bound the {q:g} quantile of gradient norms from above"
+        return PartInterval(value, float(lower), math.inf, sample, n, note, least)
+    return PartInterval(value, float(lower), float(upper), sample, n)
 
 
 def transport(record: Record, delta: float) -> PartInterval:
@@ -273,8 +258,7 @@ def mmd(record: Record, delta: float) -> PartInterval:
 
 def rkhs_norm(record: Record, _delta: float) -> PartInterval:
     """B, as given."""
-    found = entry(record, "rkhs_norm")
-    if found is None:
+    if entry(record, "rkhs_norm") is None:
         return PartInterval(math.nan, 0.0, math.inf, "target", 0, _why(record, "rkhs_norm"))
     value = number(record, "rkhs_norm", "value")
     note = "no interval is known for the RKHS norm: it is taken as given"
@@ -304,13 +288,15 @@ def _normal_quantile(delta: float) -> float:
 
 
 _PARTS: dict[str, Callable[[Record, float], PartInterval]] = {
-    **{f"anchor_{term}": anchor_mean(term) for term in ("disagreement", "worst_label", "lipschitz", "plug_in")},
+    **{
+        f"anchor_{term}": partial(anchor_mean, term) for term in ("disagreement", "worst_label", "lipschitz", "plug_in")
+    },
     "output_distance": output_distance,
     "lipschitz_loss": lipschitz_loss,
-    "gap_source": gap("gap_source", "anchor", "source_val"),
-    "gap_target": gap("gap_target", "target", "target_val"),
-    "sensitivity_source": sensitivity("sensitivity_source", "anchor"),
-    "sensitivity_target": sensitivity("sensitivity_target", "target"),
+    "gap_source": partial(gap, "gap_source", "anchor", "source_val"),
+    "gap_target": partial(gap, "gap_target", "target", "target_val"),
+    "sensitivity_source": partial(sensitivity, "sensitivity_source", "anchor"),
+    "sensitivity_target": partial(sensitivity, "sensitivity_target", "target"),
     "transport": transport,
     "mmd": mmd,
     "rkhs_norm": rkhs_norm,

@@ -48,8 +48,7 @@ def decide(diagnostics: Mapping[str, Diagnostic | Record], policy: Policy) -> Ve
     """
     if not diagnostics:
         raise ValueError("there is no anchor to decide on: pass at least one diagnostic")
-    absent = [name for name in policy.anchors if name not in diagnostics]
-    if absent:
+    if absent := [name for name in policy.anchors if name not in diagnostics]:
         raise ValueError(
             f"the policy asks for anchor {', '.join(absent)}, the diagnostics have {', '.join(diagnostics)}: "
             "diagnose it too, or take it out of the policy"
@@ -59,18 +58,13 @@ def decide(diagnostics: Mapping[str, Diagnostic | Record], policy: Policy) -> Ve
         _judge(name, score_interval(diagnostic, policy.score, delta=delta), policy)
         for name, diagnostic in diagnostics.items()
     )
-    decision = _overall([v.decision for v in verdicts])
+    order: tuple[Decision, ...] = ("reject", "inconclusive", "accept")
+    decision = min((v.decision for v in verdicts), key=order.index)
     deciding = [v for v in verdicts if v.decision == decision]
     worst = max(
         deciding, key=lambda v: (_or_infinite(v.lower if decision == "reject" else v.upper), _or_infinite(v.value))
     )
     return Verdict(decision, verdicts, worst.anchor, policy.confidence, policy.promise)
-
-
-def _overall(decisions: list[Decision]) -> Decision:
-    if "reject" in decisions:
-        return "reject"
-    return "inconclusive" if "inconclusive" in decisions else "accept"
 
 
 def _judge(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
@@ -79,7 +73,8 @@ def _judge(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
     sure = f"with {100 * policy.confidence:g}% confidence; the limit is {limit}"
     decision: Decision = "inconclusive"
     needed: int | None = None
-    small = _too_small(found, policy)
+    least: dict[SampleName, int] = {"anchor": policy.min_source, "target": policy.min_target}
+    small = next((kind for kind, rows in found.sizes.items() if rows < least[kind]), None)
     if math.isnan(found.value):
         why = f"not available ({found.reason})"
     elif found.on_training:
@@ -87,7 +82,7 @@ def _judge(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
         why += "that no model was trained on (source_val, --source-val)"
         found = found._replace(lower=math.nan, upper=math.nan)
     elif small:
-        sample, size, needed = small
+        sample, size, needed = small, found.sizes[small], least[small]
         why = f"{value}, but the policy asks for at least {needed} {sample} samples and there are {size}"
     elif found.upper <= t:
         decision, why = "accept", f"{value}, at most {upper} {sure}"
@@ -113,15 +108,6 @@ def _judge(anchor: str, found: ScoreInterval, policy: Policy) -> AnchorVerdict:
         size,
         found.notes,
     )
-
-
-def _too_small(found: ScoreInterval, policy: Policy) -> tuple[SampleName, int, int] | None:
-    """The sample that is below the policy's minimum, its size and that minimum."""
-    least: dict[SampleName, int] = {"anchor": policy.min_source, "target": policy.min_target}
-    for sample, size in found.sizes.items():
-        if size < least[sample]:
-            return sample, size, least[sample]
-    return None
 
 
 def _needed(found: ScoreInterval, threshold: float) -> int | None:

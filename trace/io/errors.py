@@ -54,8 +54,7 @@ def explain(culprit: str, remedy: str, *errors: type[Exception]) -> Iterator[Non
 
 def first_line(error: BaseException) -> str:
     """The type of an exception and the line of its message that says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
+    if not (lines := [line.strip() for line in str(error).splitlines() if line.strip()]):
         return type(error).__name__
     # TorchScript puts the traceback of its own source before the message.
     line = lines[-1] if "TorchScript" in lines[0] else lines[0]

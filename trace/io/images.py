@@ -43,14 +43,6 @@ def folder_entries(folder: Path) -> tuple[list[str], np.ndarray[Any, Any] | None
     raise UserError(f"{folder} holds no images: lay them out as folder/class/file ({', '.join(SUFFIXES)})")
 
 
-def split_entries(file: Path) -> tuple[list[str], np.ndarray[Any, Any]]:
-    """Paths relative to the split file's folder, and labels, which come from this file alone."""
-    entries = read_split(file)
-    if not entries:
-        raise UserError(f"{file} names no image: a split file has `path label` lines")
-    return [entry.path for entry in entries], np.array([entry.label for entry in entries])
-
-
 def image_rows(path: Path, transform: Transform, *, limit: int | None, generator: torch.Generator) -> FileRows:
     """All images of a folder or split file, or ``limit`` of them, as one tensor ``[n, 3, size, size]``."""
     classes: tuple[str, ...] | None = None
@@ -58,7 +50,10 @@ def image_rows(path: Path, transform: Transform, *, limit: int | None, generator
     if path.is_dir():
         root, (files, labels, classes) = path, folder_entries(path)
     else:
-        root, (files, labels) = path.parent, split_entries(path)
+        if not (entries := read_split(path)):
+            raise UserError(f"{path} names no image: a split file has `path label` lines")
+        root, files = path.parent, [entry.path for entry in entries]
+        labels = np.array([entry.label for entry in entries])
     if limit is not None and len(files) > limit:
         chosen = torch.randperm(len(files), generator=generator)[:limit].sort().values.tolist()
         files, labels = [files[i] for i in chosen], None if labels is None else labels[chosen]
@@ -67,8 +62,7 @@ def image_rows(path: Path, transform: Transform, *, limit: int | None, generator
 
 def _pixels(root: Path, files: Sequence[str], transform: Transform, origin: Path) -> Tensor:
     first = transform(open_image(root / files[0]))
-    size = first.numel() * first.element_size() * len(files)
-    if size > MOST_BYTES:
+    if (size := first.numel() * first.element_size() * len(files)) > MOST_BYTES:
         raise UserError(
             f"the {len(files)} images of {origin} take {size / 2**30:.0f} GB: draw fewer with --limit, or smaller ones "
             "with --image-size"

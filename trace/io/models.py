@@ -123,23 +123,15 @@ def load_model(spec: str | None, option: str, *, trust: bool, device: torch.devi
 
 def _load(spec: str, option: str, trust: bool) -> Loaded:
     path = Path(spec)
-    kind = path.suffix.lower()
     if spec.startswith("timm:"):
-        model, transform = load_timm(spec)
-        return Loaded(model, transform=transform)
+        return load_timm(spec)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", spec) and not path.exists():
         return _adapt(call_factory(spec), spec)
     if not path.is_file():
         raise UserError(f"{option} {spec} does not exist: a model is {FORMATS}")
-    if kind in (".pt", ".ts", ".jit", ".torchscript", ".pth"):
-        return Loaded(load_torchscript(path, trust=trust))
-    if kind == ".pt2":
-        return Loaded(load_exported(path, trust=trust))
-    if kind == ".skops":
-        return _adapt(load_skops(path, trust=trust), spec)
-    if kind in (".pkl", ".pickle", ".joblib"):
-        return _adapt(load_pickle(path, trust=trust), spec)
-    raise UserError(f"{option} {spec} is of no known kind: a model is {FORMATS}")
+    if (load := _LOADERS.get(path.suffix.lower())) is None:
+        raise UserError(f"{option} {spec} is of no known kind: a model is {FORMATS}")
+    return _adapt(load(path, trust=trust), spec)
 
 
 def _adapt(found: object, spec: str) -> Loaded:
@@ -163,8 +155,7 @@ def load_torchscript(path: Path, *, trust: bool) -> nn.Module:
     Raises:
         UserError: where the file is no TorchScript, or its program uses files or foreign operators without ``trust``.
     """
-    found = suspect_operations(path)
-    if found and not trust:
+    if (found := suspect_operations(path)) and not trust:
         raise UserError(
             f"{path} holds a program that uses {', '.join(found)}, so it can do more than compute: {_TRUST}"
         )
@@ -217,7 +208,7 @@ def check_architecture(arch: str) -> None:
         raise UserError(f"timm knows no architecture {arch!r}: take another name ({similar})")
 
 
-def load_timm(spec: str) -> tuple[nn.Module, Callable[[int | None], Transform]]:
+def load_timm(spec: str) -> Loaded:
     """The network, and its preprocessing of images at a size or at its own.
 
     Raises:
@@ -244,7 +235,7 @@ def load_timm(spec: str) -> tuple[nn.Module, Callable[[int | None], Transform]]:
         config = timm.data.resolve_data_config({} if size is None else {"input_size": (3, size, size)}, model=model)
         return timm.data.create_transform(**config, is_training=False)
 
-    return model, transform
+    return Loaded(model, transform=transform)
 
 
 def load_skops(path: Path, *, trust: bool) -> Any:
@@ -288,16 +279,13 @@ def call_factory(spec: str) -> Any:
         UserError: where module or function are missing, or one of them fails.
     """
     module_name, _, function_name = spec.partition(":")
-    here = os.getcwd()
-    if here not in sys.path:
+    if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and module_name.split(".")[0] == error.name.split(".")[0]:
-            raise UserError(f"{spec}: there is no module {module_name} here or on the import path") from error
-        raise UserError(f"{spec}: {module_name} cannot be imported ({first_line(error)})") from error
     except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or ".").split(".")[0] == module_name.split(".")[0]:
+            raise UserError(f"{spec}: there is no module {module_name} here or on the import path") from error
         raise UserError(f"{spec}: {module_name} cannot be imported ({first_line(error)})") from error
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -306,3 +294,12 @@ def call_factory(spec: str) -> Any:
         return function()
     except (Exception, SystemExit) as error:
         raise UserError(f"{spec}: {function_name}() failed ({first_line(error)})") from error
+
+
+_LOADERS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys((".pt", ".ts", ".jit", ".torchscript", ".pth"), load_torchscript),
+    ".pt2": load_exported,
+    ".skops": load_skops,
+    **dict.fromkeys((".pkl", ".pickle", ".joblib"), load_pickle),
+}
+"""By suffix."""

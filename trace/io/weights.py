@@ -50,7 +50,6 @@ def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
             raise UserError(
                 f"{name} has shape {list(given[name].shape)} in {origin} and {list(tensor.shape)} in {arch}: {remedy}"
             )
-    unknown = next((name for name in given if name not in own), None)
-    if unknown is not None:
+    if (unknown := next((name for name in given if name not in own), None)) is not None:
         raise UserError(f"{origin} has a tensor {unknown} that {arch} does not: {remedy}")
     model.load_state_dict(given)

@@ -1,19 +1,149 @@
-"""What the report shows about one anchor, from both samples' features and both models' outputs."""
+"""What the report shows about one anchor, from both samples' features and both models' outputs.
 
+Among it rows worth looking at: inputs farthest from the source, and inputs on which two models disagree most.
+"""
+
+import base64
+import io
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from PIL import Image
+from sklearn.neighbors import NearestNeighbors
 from torch import Generator, Tensor
 
-from ..checks import check_paired, check_samples
+from ..checks import check_count, check_logits, check_paired, check_samples
 from ..diagnostic import Diagnostic
 from ..sample import Sample, check_sample_pair
 from .embedding import Embedding, embedding
-from .examples import Ranking, most_disagreeing, most_shifted
-from .thumbnail import is_image, range_of, thumbnail
 from .words import number
+
+
+class Ranking(NamedTuple):
+    """Rows with the largest values, largest first; ties go to the earlier row."""
+
+    rows: tuple[int, ...]
+    values: tuple[float, ...]
+    typical: float
+    """What the values are to be compared with."""
+
+
+@torch.no_grad()
+def most_shifted(
+    source: Tensor,
+    target: Tensor,
+    *,
+    num_examples: int,
+    neighbours: int = 5,
+    max_source: int = 10_000,
+    generator: Generator | None = None,
+) -> Ranking:
+    """Target rows farthest from the source: mean distance to the ``neighbours`` nearest source rows.
+
+    Features ``source [n, k]`` and ``target [m, k]``, Euclidean distance. ``typical`` is the median over
+    source rows of the same distance to the other source rows: a row of the target at that distance is not shifted.
+
+    Args:
+        max_source: source rows compared with; a larger source is thinned at random, which needs a ``generator``.
+
+    Raises:
+        ValueError: for invalid samples or counts, or a source with no more than ``neighbours`` rows.
+
+    >>> x, y = torch.tensor([[0.0], [2.0], [4.0]]), torch.tensor([[1.0], [9.0], [6.0]])
+    >>> most_shifted(x, y, num_examples=2, neighbours=1).rows
+    (1, 2)
+    """
+    check_samples(source, target, "source", "target")
+    check_count(num_examples, "num_examples")
+    check_count(neighbours, "neighbours")
+    check_count(max_source, "max_source")
+    if len(source) > max_source:
+        if generator is None:
+            raise ValueError(f"source has {len(source)} rows, more than max_source = {max_source}: pass a generator")
+        drawn = torch.randperm(len(source), generator=generator, device=generator.device)[:max_source]
+        source = source[drawn.to(source.device)]
+    if neighbours >= len(source):
+        raise ValueError(f"neighbours must be less than the {len(source)} source rows, got {neighbours}")
+    centre = source.mean(dim=0, dtype=torch.float64)  # near neighbours are close against a sample's offset
+    x, y = ((z.double() - centre).cpu().numpy() for z in (source, target))
+    nearest = NearestNeighbors(n_neighbors=neighbours).fit(x)
+    distances, within = (torch.as_tensor(nearest.kneighbors(rows)[0]).mean(dim=1) for rows in (y, None))
+    return _largest(distances, num_examples, float(within.quantile(0.5)))
+
+
+@torch.no_grad()
+def most_disagreeing(logits: Tensor, new_logits: Tensor, *, num_examples: int) -> Ranking:
+    """Rows with the largest total variation between the two models' predictive distributions.
+
+    ``TV = (1 / 2) sum_c |softmax(z~)_c - softmax(z)_c|`` for logits ``[n, C]`` of both models on the same inputs, in
+    ``[0, 1]``. ``typical`` is the mean over all rows.
+
+    Raises:
+        ValueError: for invalid or unpaired logits, or fewer than two classes.
+
+    >>> z = torch.tensor([[0.0, 0.0], [9.0, -9.0]])
+    >>> most_disagreeing(z, z.flip(1), num_examples=1).rows
+    (1,)
+    """
+    check_count(num_examples, "num_examples")
+    check_logits(logits, "logits")
+    check_logits(new_logits, "new_logits")
+    check_paired(logits, new_logits, "logits", "new_logits")
+    p, q = (z.double().softmax(dim=1) for z in (logits, new_logits))
+    distances = (p - q).abs().sum(dim=1) / 2
+    return _largest(distances, num_examples, float(distances.mean()))
+
+
+def _largest(values: Tensor, count: int, typical: float) -> Ranking:
+    found = values.double().sort(descending=True, stable=True)
+    rows, top = found.indices[:count].tolist(), found.values[:count].tolist()
+    return Ranking(tuple(rows), tuple(top), typical)
+
+
+def is_image(x: Tensor) -> bool:
+    """Whether ``x`` has the shape of an image, ``[1, H, W]`` or ``[3, H, W]``, with at least 4 pixels a side."""
+    return x.ndim == 3 and x.shape[0] in (1, 3) and min(x.shape[1:]) >= 4
+
+
+@torch.no_grad()
+def thumbnail(image: Tensor, low: Tensor, high: Tensor, *, max_side: int = 96) -> str:
+    """``data:image/png;base64,...`` of a float image ``[3, H, W]`` or ``[1, H, W]``, shrunk to ``max_side``.
+
+    Args:
+        low, high: the values of every channel, ``[3]`` or ``[1]``, that are drawn as black and full; see `range_of`.
+
+    Raises:
+        ValueError: for another shape or dtype, or values that are not finite.
+
+    >>> thumbnail(torch.zeros(3, 8, 8), torch.zeros(3), torch.ones(3))[:22]
+    'data:image/png;base64,'
+    """
+    check_count(max_side, "max_side")
+    if not is_image(image) or not image.is_floating_point():
+        raise ValueError(f"image must be a float tensor [3, H, W], got {list(image.shape)} of {image.dtype}")
+    if not bool(torch.isfinite(image).all()):
+        raise ValueError("image holds NaN or infinity: repair it first")
+    x, low, high = (z.float().cpu() for z in (image, low[:, None, None], high[:, None, None]))
+    x = (x - low) / torch.where(high > low, high - low, 1.0)
+    pixels = (x.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).squeeze(2).numpy()
+    picture, file = Image.fromarray(pixels), io.BytesIO()
+    picture.thumbnail((max_side, max_side), Image.Resampling.BILINEAR)
+    picture.save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def range_of(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Smallest and largest value of every channel of ``images [n, C, H, W]``; 0 and 1 where all lie in between.
+
+    Undoes a normalisation by channel, such as ImageNet's, up to the darkest and brightest value that occur.
+    """
+    low, high = images.amin(dim=(0, 2, 3)), images.amax(dim=(0, 2, 3))
+    if float(low.min()) >= 0 and float(high.max()) <= 1:
+        return torch.zeros_like(low), torch.ones_like(high)
+    return low, high
+
 
 NEIGHBOURS = 5
 """Source rows that a target row's distance is the mean over; fewer in a smaller source."""
@@ -94,7 +224,10 @@ def report_case(
     _check_rows("target", target, target_features, target_logits, names[1])
     check_samples(source_features, target_features, "source_features", "target_features")
     outputs = source_logits[0].shape[1]
-    _check_options(classes, outputs, num_examples)
+    if classes and len(classes) != outputs:
+        raise ValueError(f"classes has {len(classes)} names for {outputs} outputs: pass one name per class")
+    if num_examples < 0:
+        raise ValueError(f"num_examples must be 0 or more, got {num_examples}")
     features = (source_features, target_features)
     classifies = outputs > 1 and not math.isnan(diagnostic.evidence.anchor.disagreement.value)
     far = apart = Ranking((), (), math.nan)
@@ -108,13 +241,6 @@ def report_case(
     on_target = _Rows(target, names[1], target_logits if classifies else None, classes, drawn)
     points, shifted = embedding(*features, generator=generator), on_target.examples(far)
     return ReportCase(anchor, diagnostic, points, shifted, on_source.examples(apart), far.typical, apart.typical)
-
-
-def _check_options(classes: Sequence[str], outputs: int, num_examples: int) -> None:
-    if classes and len(classes) != outputs:
-        raise ValueError(f"classes has {len(classes)} names for {outputs} outputs: pass one name per class")
-    if num_examples < 0:
-        raise ValueError(f"num_examples must be 0 or more, got {num_examples}")
 
 
 def _check_rows(kind: str, sample: Sample, h: Tensor, logits: tuple[Tensor, Tensor], names: Sequence[str]) -> None:

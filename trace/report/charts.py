@@ -21,8 +21,7 @@ from ..gate.policy import shown
 from ..gate.verdict import AnchorVerdict
 from ..stats.conformal import PastUpdate
 from .embedding import Embedding
-from .terms import Bar
-from .words import number, percent, printable
+from .words import Bar, number, percent, printable
 
 _WIDTH = 400
 _PROPERTIES = ("ink", "soft", "paper", "line", "term", "remainder", "total", "source", "target", "accept", "reject")
@@ -192,8 +191,7 @@ def embedding_scatter(embedding: Embedding, title: str, *, name: str) -> Markup:
             label=label,
             gid=kind,
         )
-    said = f"{p} source rows as dots and {q} target rows as crosses; {first}, {second}."
-    return _svg(axes, name, title, said)
+    return _svg(axes, name, title, f"{p} source rows as dots and {q} target rows as crosses; {first}, {second}.")
 
 
 def _panel(height: float, *, left: float = 26, top: float = 8, legend: bool = False) -> Axes:
@@ -226,8 +224,7 @@ def _mark(axes: Axes, x: float, y: float, words: str) -> None:
 
 def _span(values: Iterable[float]) -> tuple[float, float]:
     """A range around all finite values, with a little room; ``(0, 1)`` without any."""
-    finite = [float(v) for v in values if math.isfinite(v)]
-    if not finite:
+    if not (finite := [float(v) for v in values if math.isfinite(v)]):
         return 0.0, 1.0
     low, high = min(finite), max(finite)
     room = 0.08 * (high - low) or 0.1 * abs(high) or 0.1

@@ -74,8 +74,7 @@ def embedding(
 
 def _drawn(z: Tensor, count: int, generator: Generator) -> Tensor:
     """At most ``count`` rows in random order."""
-    order = torch.randperm(len(z), generator=generator, device=generator.device)[:count]
-    return z[order.to(z.device)]
+    return z[torch.randperm(len(z), generator=generator, device=generator.device)[:count].to(z.device)]
 
 
 def principal_axes(x: Tensor, count: int = 2) -> Axes:

@@ -19,9 +19,21 @@ from ..settings import Settings
 from ..stats.conformal import PastUpdate
 from .case import NEIGHBOURS, Example, Prediction, ReportCase, report_case
 from .charts import embedding_scatter, intervals, past_scatter, waterfall
-from .terms import comparison, core_bars, estimate_rows, field_of, full_bars, readings, term
 from .text import anchor_rows, bound_rows, column_kinds, drawn_form, headline, promise, term_rows
-from .words import number, percent, printable, sentences, unbroken
+from .words import (
+    comparison,
+    core_bars,
+    estimate_rows,
+    field_of,
+    full_bars,
+    number,
+    percent,
+    printable,
+    readings,
+    sentences,
+    term,
+    unbroken,
+)
 
 __all__ = ["Example", "Prediction", "ReportCase", "report_case", "to_html"]
 

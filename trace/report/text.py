@@ -5,8 +5,7 @@ import re
 from collections.abc import Sequence
 
 from ..diagnostic import FORMS, Diagnostic, Form
-from .terms import TERMS, glossary, term
-from .words import in_words, number, percent
+from .words import TERMS, glossary, in_words, number, percent, term
 
 _LONG = 40
 """Characters from which on a column of text is kept from getting narrow."""
@@ -68,8 +67,7 @@ def term_rows(d: Diagnostic) -> list[list[str]]:
     rows = [["term", *FORMS, f"share ({form})"]]
     shares = d.attribution(form)
     for key in d.core_terms():
-        values = [number(d.core_terms(each)[key]) for each in FORMS]
-        rows.append([TERMS[key].name, *values, percent(shares[key])])
+        rows.append([TERMS[key].name, *[number(d.core_terms(each)[key]) for each in FORMS], percent(shares[key])])
     for key in d.remainders():
         rows.append([term(key, form).name, *(number(d.remainders(each)[key]) for each in FORMS), ""])
     return rows

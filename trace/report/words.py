@@ -1,10 +1,15 @@
-"""Numbers as people read them, and a Diagnostic in sentences, for those who have not read the paper."""
+"""The words of a report, for those who have not read the paper: numbers as people read them, a Diagnostic in sentences,
+and its terms: one table of what each says and what lowers it, and what is read off with it.
+"""
 
 import math
 import re
 from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
-from ..diagnostic import Diagnostic
+from ..diagnostic import Diagnostic, Form
+from ..estimators.gradient_quantile import GradientQuantile
+from ..estimators.validation_gap import Gap
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _INTERVAL = re.compile(r"\[[^\s\]]+, [^\s\]]+\]")
@@ -103,3 +108,205 @@ def _shift(d: Diagnostic) -> str:
         )
     mostly = ", so most of it comes from finite samples and not from a shift" if distance < 2 * floor else ""
     return f"Anchor and target inputs lie farther apart than {halves}{mostly}."
+
+
+class Term(NamedTuple):
+    """A term of the bound for people."""
+
+    name: str
+    says: str
+    """What it is, a sentence."""
+    advice: str
+    """What lowers it, a sentence."""
+
+
+_POPULATION = "What the distance between the training samples may hide of that between their populations."
+
+TERMS = {
+    "gap_source": Term(
+        "source generalisation gap",
+        "By how much the old model's risk differs between its training sample and held-out data.",
+        "A large gap points to overfitting of the old model: regularise it, or collect more anchor data.",
+    ),
+    "gap_target": Term(
+        "target generalisation gap",
+        "By how much the new model's risk differs between its training sample and held-out data.",
+        "A large gap points to overfitting of the new model: regularise the update (weight decay, early stopping, "
+        "augmentation), or collect more target data.",
+    ),
+    "model_change": Term(
+        "model change",
+        "How far the two models' outputs lie apart on the target sample, in units of the loss.",
+        "A large change points to unstable fine-tuning or aggressive hyperparameters: lower the learning rate, train "
+        "for fewer epochs, freeze layers, or distil from the old model.",
+    ),
+    "emp_shift": Term(
+        "covariate-shift penalty",
+        "How far the inputs moved away from the anchor, times how strongly the losses react to the inputs.",
+        "Train the update on data closer to the anchor, or mix anchor data into it; where the sensitivities are the "
+        "large factor, smoother models help.",
+    ),
+    "label_noise": Term(
+        "label noise",
+        "What the sampling of both training samples leaves open.",
+        "Four times the rows halve it; a smaller clip of the logits or a larger delta lowers it too.",
+    ),
+    "validation_error": Term(
+        "validation error",
+        "What the sizes of both validation splits leave open.",
+        "Four times the rows halve it; a smaller clip of the logits or a larger eta lowers it too.",
+    ),
+    "population_ot": Term(
+        "population",
+        _POPULATION,
+        "It falls like n^(-1/d) in d > 2 dimensions: more rows hardly help, features of few dimensions do.",
+    ),
+    "population_mmd": Term(
+        "population",
+        _POPULATION,
+        "Four times the rows halve it, in any dimension; a larger delta lowers it too.",
+    ),
+}
+"""By the keys of `Diagnostic.core_terms` and `Diagnostic.remainders`, or where the form matters by `field_of`."""
+
+WORDS = {
+    "forms": "ot measures the shift by optimal transport, mmd by a kernel, hybrid by both: three bounds on one change.",
+    "core and full": "Without and with the remainders; only the full bound comes with a probability.",
+}
+
+
+def field_of(key: str, form: Form) -> str:
+    """The field of a `Diagnostic` that holds a term in one of the forms, which its ``reasons`` go by.
+
+    >>> field_of("population", "hybrid"), field_of("label_noise", "hybrid")
+    ('population_mmd', 'label_noise')
+    """
+    return {"emp_shift": f"emp_shift_{form}", "population": f"population_{'ot' if form == 'ot' else 'mmd'}"}.get(
+        key, key
+    )
+
+
+def term(key: str, form: Form) -> Term:
+    """A core term or a remainder in one of the forms."""
+    return TERMS.get(field_of(key, form)) or TERMS[key]
+
+
+def glossary(d: Diagnostic, form: Form) -> dict[str, str]:
+    """What the words of the report mean, and what to do about a large term."""
+    terms = [term(key, form) for key in {**d.core_terms(form), **d.remainders(form)}]
+    return {**{each.name: f"{each.says} {each.advice}" for each in terms}, **WORDS}
+
+
+class Reading(NamedTuple):
+    """One term with its value."""
+
+    term: Term
+    value: float
+    share: float
+    """Of the core bound."""
+    behind: str
+    """The factors it is made of."""
+
+
+def readings(d: Diagnostic, form: Form) -> list[Reading]:
+    """The core terms that are available, strongest first."""
+    shares, behind, values = d.attribution(form), _factors(d, form), d.core_terms(form)
+    known = [
+        Reading(TERMS[key], values[key], shares[key], behind[key]) for key in values if not math.isnan(values[key])
+    ]
+    return sorted(known, key=lambda reading: -reading.value)
+
+
+class Bar(NamedTuple):
+    """One line of a waterfall."""
+
+    label: str
+    value: float
+    """NaN where it is not available."""
+    kind: Literal["term", "remainder", "total"]
+    """A total starts at 0; the others where the last bar ended."""
+
+
+def core_bars(d: Diagnostic, form: Form) -> list[Bar]:
+    """The waterfall from the terms to the core bound."""
+    bars = [Bar(TERMS[key].name, value, "term") for key, value in d.core_terms(form).items()]
+    return [*bars, Bar("core bound", d.bound_core(form), "total")]
+
+
+def full_bars(d: Diagnostic, form: Form) -> list[Bar]:
+    """The waterfall from the core bound over the remainders to the full bound."""
+    bars = [Bar(term(key, form).name, value, "remainder") for key, value in d.remainders(form).items()]
+    return [Bar("core bound", d.bound_core(form), "total"), *bars, Bar("full bound", d.bound_full(form), "total")]
+
+
+def comparison(d: Diagnostic, form: Form) -> str:
+    """The true change against the core bound, in one sentence; empty where it is not known."""
+    e = d.evidence.risk_change
+    if e is None:
+        return ""
+    change = f"The risk on the anchor really changed by {number(e.value, sign=True)}"
+    change += f" (standard error {number(e.standard_error)}, {e.num_samples} test samples)"
+    if not math.isnan(e.error_rate):
+        change += f", the error rate by {number(e.error_rate, sign=True)}"
+    bound = d.bound_core(form)
+    if math.isnan(bound):
+        return f"{change}."
+    holds = "within" if abs(e.value) <= bound else "NOT within"
+    ratio = d.tightness(form)
+    return f"{change}: {holds} the core bound" + (f", which is {number(ratio)} times as large." if ratio >= 1 else ".")
+
+
+def estimate_rows(d: Diagnostic) -> list[list[str]]:
+    """Every estimate behind the terms, under a header."""
+    e, t, m = d.evidence, d.evidence.shift.transport, d.evidence.shift.mmd
+    rows = [["estimate", "value", "details"]]
+    for name, q in (("old", e.sensitivity_source), ("new", e.sensitivity_target)):
+        rows.append([f"sensitivity of the {name} model", *_quantile(q)])
+    details = f"{t.cost.replace('_', ' ')} cost, {t.sample_sizes[0]} against {t.sample_sizes[1]} rows"
+    details += "" if t.converged else f", not converged: too small by up to {number(t.value_error)}"
+    rows.append([d.settings.distance, number(t.value), details])
+    if e.shift.floor is not None:
+        rows.append(["the same without any shift", number(e.shift.floor.value), "between halves of the source"])
+    clipped = ", negative square set to 0" if m.negative else ""
+    rows.append(["MMD", number(m.value), f"{m.kernel} kernel, bandwidth {number(m.bandwidth)}{clipped}"])
+    if e.rkhs_norm is not None:
+        edge = ", at the edge of its grid" if e.rkhs_norm.at_edge else ""
+        rows.append(["RKHS norm of the risk", number(e.rkhs_norm.value), f"ridge {number(e.rkhs_norm.ridge)}{edge}"])
+    spread = f"standard error {number(e.output_distance.standard_error)}"
+    rows.append(["mean distance of the outputs", number(e.output_distance.value), spread])
+    rows.append(["Lipschitz constant of the loss", number(e.lipschitz), "in the outputs"])
+    return [*rows, ["bound of the loss", number(e.loss_bound), f"convention: {d.settings.loss_bound}"]]
+
+
+def _factors(d: Diagnostic, form: Form) -> dict[str, str]:
+    e, s = d.evidence, d.settings
+    W = max(e.shift.transport.value, 0.0)
+    L_Q, L_new = (math.nan if q is None else q.value for q in (e.sensitivity_source, e.sensitivity_target))
+    B_new = math.nan if e.rkhs_norm is None else e.rkhs_norm.value
+    by_norm = f"RKHS norm {number(B_new)} x MMD {number(e.shift.mmd.value)}"
+    scaled = f"c_h {number(s.c_h)} x {s.distance} {number(W)}"
+    shift = {
+        "ot": f"(sensitivities {number(L_Q)} + {number(L_new)}) x {scaled}",
+        "mmd": by_norm,
+        "hybrid": f"sensitivity {number(L_Q)} x {scaled} + {by_norm}",
+    }[form]
+    if form != "mmd" and e.shift.floor is not None:
+        shift += f"; without any shift the distance would be about {number(e.shift.floor.value)}"
+    return {
+        "gap_source": _risks(e.gap_source),
+        "gap_target": _risks(e.gap_target),
+        "model_change": f"Lipschitz constant {number(e.lipschitz)} x mean distance {number(e.output_distance.value)}",
+        "emp_shift": shift,
+    }
+
+
+def _risks(gap: Gap | None) -> str:
+    return "" if gap is None else f"risk {number(gap.train_risk)} in training, {number(gap.val_risk)} held out"
+
+
+def _quantile(q: GradientQuantile | None) -> list[str]:
+    if q is None:
+        return ["n/a", "see the reasons below"]
+    labels = ", pseudo-labels" if q.pseudo_labels else ""
+    band = f"[{number(q.lower)}, {number(q.upper)}]"
+    return [number(q.value), f"{q.q:g} quantile of {q.num_samples} gradient norms, {1 - q.eta:.0%} band {band}{labels}"]

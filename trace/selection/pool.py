@@ -41,8 +41,7 @@ def rows_left(pool_size: int, count: int, chosen: Tensor | None, device: torch.d
         )
     available = torch.ones(pool_size, dtype=torch.bool, device=device)
     available[earlier.to(device, torch.long)] = False
-    left = int(available.sum())
-    if left != pool_size - len(earlier):
+    if (left := int(available.sum())) != pool_size - len(earlier):
         raise ValueError("chosen holds a row more than once: pass each row of the pool once")
     if count > left:
         raise ValueError(f"count is {count}, but the pool has {left} rows left: ask for fewer or enlarge the pool")

@@ -116,8 +116,7 @@ def two_way_bootstrap(
     >>> two_way_bootstrap(np.mean, seeds, candidates, x, generator=np.random.default_rng(0))[:3]
     (2.5, 1.0, 4.0)
     """
-    factors = {"seeds": seeds, "candidates": candidates}
-    return _interval(statistic, columns, factors, generator, num_resamples, level)
+    return _interval(statistic, columns, {"seeds": seeds, "candidates": candidates}, generator, num_resamples, level)
 
 
 def _interval(

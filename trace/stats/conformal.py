@@ -129,10 +129,17 @@ def calibrate_threshold(
     accepted = [u for i, u in enumerate(past) if u.score <= threshold([*past[:i], *past[i + 1 :]])[1]]
     harmful_accepted = sum(u.risk_change > harm_above for u in accepted)
     return ThresholdCalibration(
-        value, guarantee, alpha, delta if guarantee == "pac" else 0.0, harm_above, rank, len(past), len(harmful),
+        value,
+        guarantee,
+        alpha,
+        delta if guarantee == "pac" else 0.0,
+        harm_above,
+        rank,
+        len(past),
+        len(harmful),
         safe_rejected=len(past) - len(harmful) - (len(accepted) - harmful_accepted),
         harmful_accepted=harmful_accepted,
-    )  # fmt: skip
+    )
 
 
 def _threshold(
@@ -184,6 +191,5 @@ def _check_past(past: Sequence[PastUpdate], harm_above: float) -> None:
     for update in past:
         if not (math.isfinite(update.score) and math.isfinite(update.risk_change)):
             raise ValueError(f"past update {update.name!r} has no finite score and risk_change: leave it out")
-    repeated = sorted(name for name, count in Counter(update.name for update in past).items() if count > 1)
-    if repeated:
+    if repeated := sorted(name for name, count in Counter(update.name for update in past).items() if count > 1):
         raise ValueError(f"past updates share the name {', '.join(repeated)}: give each its own")

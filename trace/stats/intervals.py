@@ -50,9 +50,7 @@ def bernstein_radius(n: int, delta: float, variance: float, width: float) -> flo
     """Radius of `bernstein_interval` from the sample variance V and the range's width; infinite for n = 1."""
     check_size(n, "n")
     log_term = math.log(4 / check_level(delta, "delta"))
-    if n < 2:
-        return math.inf
-    return math.sqrt(2 * variance * log_term / n) + 7 * width * log_term / (3 * (n - 1))
+    return math.inf if n < 2 else math.sqrt(2 * variance * log_term / n) + 7 * width * log_term / (3 * (n - 1))
 
 
 def mean_interval(mean: float, deviation: float, n: int, low: float, high: float, delta: float) -> Interval:
@@ -73,8 +71,7 @@ def proportion_interval(count: int, n: int, delta: float) -> Interval:
     check_size(n, "n")
     tail = check_level(delta, "delta") / 2
     lower = float(beta.ppf(tail, count, n - count + 1)) if count > 0 else 0.0
-    upper = float(beta.ppf(1 - tail, count + 1, n - count)) if count < n else 1.0
-    return Interval(lower, upper, 1 - delta)
+    return Interval(lower, float(beta.ppf(1 - tail, count + 1, n - count)) if count < n else 1.0, 1 - delta)
 
 
 def quantile_ranks(n: int, q: float, delta: float) -> tuple[int, int]:
@@ -90,8 +87,7 @@ def quantile_ranks(n: int, q: float, delta: float) -> tuple[int, int]:
     check_size(n, "n")
     tail = check_level(delta, "delta") / 2
     lower = int(binom.ppf(tail, n, check_level(q, "q")))
-    upper = int(binom.ppf(1 - tail, n, q)) + 1
-    return lower, upper
+    return lower, int(binom.ppf(1 - tail, n, q)) + 1
 
 
 def _within(mean: float, radius: float, low: float, high: float, delta: float) -> Interval:

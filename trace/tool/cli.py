@@ -40,16 +40,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(importlib.import_module(_path(arguments.command)).main(arguments))
     except SystemExit as leaving:  # its code must not pass for an answer of the gate
-        print(f"{parser.prog} {arguments.command}: a model's code called sys.exit({leaving.code!r})", file=sys.stderr)
-        return FAILED
+        said = f"a model's code called sys.exit({leaving.code!r})"
     except KeyboardInterrupt:
-        print(f"{parser.prog} {arguments.command}: interrupted", file=sys.stderr)
-        return FAILED
+        said = "interrupted"
     except Exception as error:
         if arguments.debug:
             raise
-        print(f"{parser.prog} {arguments.command}: {_sentence(error)}", file=sys.stderr)
-        return FAILED
+        said = _sentence(error)
+    print(f"{parser.prog} {arguments.command}: {said}", file=sys.stderr)
+    return FAILED
 
 
 def _add(subparsers: Any, command: str) -> None:

@@ -26,10 +26,10 @@ The exit code is 0, or 3 after an error.
 
 import argparse
 
-from ..io.writing import check_outputs, strict_json, write_output
+from ..io.writing import check_outputs, strict_json
 from ..report.text import to_markdown, to_text
-from .case import Case, cases
-from .options import add_input_arguments
+from .case import Case, cases, page
+from .options import add_input_arguments, add_output_arguments, write_forms
 from .stages import seconds_line
 
 SUMMARY = "attribute the risk change of a model update: two models and two samples in, every term out"
@@ -39,26 +39,25 @@ FORMAT = "trace-diagnostic/1"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options: models, samples and outputs."""
     add_input_arguments(parser)
-    out = parser.add_argument_group("output", "- is the standard output, in place of the text")
-    out.add_argument("--json", metavar="FILE", help="all numbers, for programs and for `gate --diagnostic`")
-    out.add_argument("--markdown", metavar="FILE", help="a page for a pull request")
-    out.add_argument("--html", metavar="FILE", help="one page with figures and examples")
+    add_output_arguments(
+        parser,
+        json="all numbers, for programs and for `gate --diagnostic`",
+        markdown="a page for a pull request",
+        html="one page with figures and examples",
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure every anchor and write what was asked for; the exit code is 0."""
     check_outputs({f"--{name}": getattr(arguments, name) for name in ("json", "markdown", "html")})
     found = cases(arguments)
-    if arguments.json:
-        write_output(arguments.json, as_json(found))
-    if arguments.markdown:
-        write_output(arguments.markdown, as_markdown(found))
-    if arguments.html:
-        from .page import page
-
-        write_output(arguments.html, page("TRACE diagnostic", found, arguments))
-    if "-" not in (arguments.json, arguments.markdown, arguments.html):
-        write_output("-", as_text(found))
+    write_forms(
+        arguments,
+        lambda: as_text(found),
+        json=lambda: as_json(found),
+        markdown=lambda: as_markdown(found),
+        html=lambda: page("TRACE diagnostic", found, arguments),
+    )
     return 0
 
 

@@ -32,12 +32,11 @@ from ..diagnostic import Diagnostic
 from ..gate.policy import Policy, decide
 from ..gate.verdict import Decision, Verdict
 from ..io.errors import UserError, first_line
-from ..io.text import read_json
-from ..io.writing import check_outputs, strict_json, write_output
+from ..io.writing import check_outputs, read_json, strict_json
 from ..report.verdict import as_dict, to_markdown, to_text
-from .case import Case, cases
+from .case import Case, cases, page
 from .diagnose import FORMAT as DIAGNOSTIC
-from .options import add_input_arguments, input_defaults, score_list
+from .options import add_input_arguments, add_output_arguments, input_defaults, score_list, write_forms
 from .policy import load_policy
 
 SUMMARY = "accept or reject an update by a policy; the exit code is the answer"
@@ -50,10 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     gate = parser.add_argument_group("gate")
     gate.add_argument("--policy", required=True, metavar="FILE", help="YAML: a threshold, or how to find one")
     gate.add_argument("--diagnostic", metavar="FILE", help="of `diagnose --json`, in place of models and samples")
-    out = parser.add_argument_group("output", "- is the standard output, in place of the text")
-    out.add_argument("--json", metavar="FILE", help="the verdict, for programs")
-    out.add_argument("--markdown", metavar="FILE", help="the verdict, for a pull request")
-    out.add_argument("--html", metavar="FILE", help="one page with verdict, figures and examples")
+    add_output_arguments(
+        parser,
+        json="the verdict, for programs",
+        markdown="the verdict, for a pull request",
+        html="one page with verdict, figures and examples",
+    )
     add_input_arguments(parser, required=False)
     parser.epilog = score_list()
 
@@ -68,19 +69,15 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.diagnostic:
         diagnostics, notes = _read_diagnostics(arguments)
     verdict = _with_notes(_decide(diagnostics, loaded.policy, arguments.diagnostic), notes)
-    if arguments.json:
-        write_output(arguments.json, strict_json({"format": FORMAT, **as_dict(verdict)}))
-    if arguments.markdown:
-        write_output(arguments.markdown, to_markdown(verdict))
-    if arguments.html:
-        from .page import page
-
-        write_output(
-            arguments.html,
-            page("TRACE gate", found, arguments, verdict=verdict, past=loaded.past, harm_above=loaded.harm_above),
-        )
-    if "-" not in (arguments.json, arguments.markdown, arguments.html):
-        write_output("-", to_text(verdict))
+    write_forms(
+        arguments,
+        lambda: to_text(verdict),
+        json=lambda: strict_json({"format": FORMAT, **as_dict(verdict)}),
+        markdown=lambda: to_markdown(verdict),
+        html=lambda: page(
+            "TRACE gate", found, arguments, verdict=verdict, past=loaded.past, harm_above=loaded.harm_above
+        ),
+    )
     return EXIT_CODES[verdict.decision]
 
 
@@ -122,7 +119,6 @@ def _decide(diagnostics: Mapping[str, Diagnostic | Mapping[str, Any]], policy: P
 
 
 def _cases(arguments: argparse.Namespace) -> list[Case]:
-    absent = [f"--{name}" for name in ("source", "target") if not getattr(arguments, name, None)]
-    if absent:
+    if absent := [f"--{name}" for name in ("source", "target") if not getattr(arguments, name, None)]:
         raise UserError(f"there is nothing to judge without {' and '.join(absent)}: give them, or --diagnostic")
     return cases(arguments)

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import difflib
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from ..io.data import FORMATS as DATA
 from ..io.errors import UserError
 from ..io.models import FORMATS as MODELS
+from ..io.writing import write_output
 from ..losses import ClippedCrossEntropy, Loss, SquaredError
 from ..scores import GATE_SCORES
 from ..settings import Settings
@@ -21,97 +23,115 @@ _LOSSES = "cross-entropy[:CLIP] or squared-error[:LIMIT]"
 
 def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """All options that name models and data; ``required``: samples must be given."""
-    models = parser.add_argument_group("models", f"each is {MODELS}")
-    models.add_argument(
-        "--model", metavar="MODEL", help="the old model Q; without it, `logits` saved in the data files"
-    )
-    models.add_argument("--new-model", metavar="MODEL", help="the new model Q~; without it, `new_logits` saved there")
-    models.add_argument(
-        "--trust", action="store_true", help="run the code that a model file brings (pickle, .pt2, ...)"
-    )
-    data = parser.add_argument_group("samples", f"each is {DATA}; NAME= only where there are several anchors")
-    data.add_argument(
-        "--source",
-        action="append",
-        required=required,
-        metavar="[NAME=]DATA",
-        help="training data of Q, the anchor; repeat for several",
-    )
-    data.add_argument("--target", required=required, metavar="DATA", help="training data of Q~; labels may be missing")
-    data.add_argument(
-        "--source-val",
-        action="append",
-        default=[],
-        metavar="[NAME=]DATA",
-        help="anchor data that no model was trained on; the gate asks for it",
-    )
-    data.add_argument("--target-val", metavar="DATA", help="target data that no model was trained on")
-    data.add_argument(
-        "--hold-out",
-        action="store_true",
-        help="hold out 15 percent of --source and --target where no -val is given: only if no model was "
-        "trained on them",
-    )
-    data.add_argument(
-        "--anchor-test",
-        action="append",
-        default=[],
-        metavar="[NAME=]DATA",
-        help="labelled anchor data, for the true change of the risk",
-    )
-    data.add_argument("--label", metavar="COLUMN", help="label column of tables (default: label, y or target)")
-    data.add_argument(
-        "--classes", metavar="A,B,...", help="class names in the order of the outputs, for labels by name"
-    )
-    data.add_argument("--limit", type=whole, metavar="N", help="at most N rows of each sample, drawn with the seed")
-    data.add_argument("--image-size", type=whole, metavar="N", help="pixels a side (default: the timm model's, or 224)")
-    data.add_argument(
-        "--pixels",
-        choices=("imagenet", "unit"),
-        default="imagenet",
-        help="images for other models: ImageNet's mean and deviation (default), or [0, 1]",
-    )
-    how = parser.add_argument_group("how")
-    how.add_argument(
-        "--loss",
-        default="cross-entropy",
-        metavar="LOSS",
-        help="cross-entropy[:CLIP] (default, logits clipped to 10) or squared-error[:LIMIT]",
-    )
-    how.add_argument(
-        "--features",
-        metavar="H",
-        help="where the shift is measured: identity (the inputs, default), a "
-        "submodule of the old model such as layer4, or saved (key `features`)",
-    )
-    how.add_argument(
-        "--unit-features", action="store_true", help="scale every feature row to length 1, as the paper does"
-    )
-    how.add_argument(
-        "--scale",
-        choices=("auto", "columns", "none"),
-        default="auto",
-        help="measure inputs in units of their columns' standard deviation: for tables (auto), always, or never",
-    )
-    how.add_argument(
-        "--gradients",
-        choices=("inputs", "features"),
-        default="inputs",
-        help="take sensitivities in the inputs (default) or at the submodule of --features",
-    )
-    how.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="settings",
-        help="a setting such as q=0.95 or distance=wasserstein1; repeat for several",
-    )
-    how.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1; one that computes in float64")
-    how.add_argument(
-        "--batch-size", type=whole, default=1024, metavar="N", help="rows per pass of a model (default 1024)"
-    )
-    how.add_argument("--seed", type=seed, default=0, help="of splits and subsamples (default 0)")
+    groups: dict[tuple[str, str | None], dict[str, dict[str, Any]]] = {
+        ("models", f"each is {MODELS}"): {
+            "--model": {"metavar": "MODEL", "help": "the old model Q; without it, `logits` saved in the data files"},
+            "--new-model": {"metavar": "MODEL", "help": "the new model Q~; without it, `new_logits` saved there"},
+            "--trust": {"action": "store_true", "help": "run the code that a model file brings (pickle, .pt2, ...)"},
+        },
+        ("samples", f"each is {DATA}; NAME= only where there are several anchors"): {
+            "--source": {
+                "action": "append",
+                "required": required,
+                "metavar": "[NAME=]DATA",
+                "help": "training data of Q, the anchor; repeat for several",
+            },
+            "--target": {"required": required, "metavar": "DATA", "help": "training data of Q~; labels may be missing"},
+            "--source-val": {
+                "action": "append",
+                "default": [],
+                "metavar": "[NAME=]DATA",
+                "help": "anchor data that no model was trained on; the gate asks for it",
+            },
+            "--target-val": {"metavar": "DATA", "help": "target data that no model was trained on"},
+            "--hold-out": {
+                "action": "store_true",
+                "help": "hold out 15 percent of --source and --target where no -val is given: only if no model was "
+                "trained on them",
+            },
+            "--anchor-test": {
+                "action": "append",
+                "default": [],
+                "metavar": "[NAME=]DATA",
+                "help": "labelled anchor data, for the true change of the risk",
+            },
+            "--label": {"metavar": "COLUMN", "help": "label column of tables (default: label, y or target)"},
+            "--classes": {"metavar": "A,B,...", "help": "class names in the order of the outputs, for labels by name"},
+            "--limit": {"type": whole, "metavar": "N", "help": "at most N rows of each sample, drawn with the seed"},
+            "--image-size": {
+                "type": whole,
+                "metavar": "N",
+                "help": "pixels a side (default: the timm model's, or 224)",
+            },
+            "--pixels": {
+                "choices": ("imagenet", "unit"),
+                "default": "imagenet",
+                "help": "images for other models: ImageNet's mean and deviation (default), or [0, 1]",
+            },
+        },
+        ("how", None): {
+            "--loss": {
+                "default": "cross-entropy",
+                "metavar": "LOSS",
+                "help": "cross-entropy[:CLIP] (default, logits clipped to 10) or squared-error[:LIMIT]",
+            },
+            "--features": {
+                "metavar": "H",
+                "help": "where the shift is measured: identity (the inputs, default), a "
+                "submodule of the old model such as layer4, or saved (key `features`)",
+            },
+            "--unit-features": {
+                "action": "store_true",
+                "help": "scale every feature row to length 1, as the paper does",
+            },
+            "--scale": {
+                "choices": ("auto", "columns", "none"),
+                "default": "auto",
+                "help": "measure inputs in units of their columns' standard deviation: for tables (auto), always, or "
+                "never",
+            },
+            "--gradients": {
+                "choices": ("inputs", "features"),
+                "default": "inputs",
+                "help": "take sensitivities in the inputs (default) or at the submodule of --features",
+            },
+            "--set": {
+                "action": "append",
+                "default": [],
+                "metavar": "KEY=VALUE",
+                "dest": "settings",
+                "help": "a setting such as q=0.95 or distance=wasserstein1; repeat for several",
+            },
+            "--device": {"default": "cpu", "help": "cpu (default), cuda, cuda:1; one that computes in float64"},
+            "--batch-size": {
+                "type": whole,
+                "default": 1024,
+                "metavar": "N",
+                "help": "rows per pass of a model (default 1024)",
+            },
+            "--seed": {"type": seed, "default": 0, "help": "of splits and subsamples (default 0)"},
+        },
+    }
+    for (title, description), options in groups.items():
+        group = parser.add_argument_group(title, description)
+        for flag, settings in options.items():
+            group.add_argument(flag, **settings)
+
+
+def add_output_arguments(parser: argparse.ArgumentParser, *, json: str, markdown: str, html: str) -> None:
+    """Where the forms of an answer go; each argument says what its form is for."""
+    out = parser.add_argument_group("output", "- is the standard output, in place of the text")
+    for form, meaning in {"json": json, "markdown": markdown, "html": html}.items():
+        out.add_argument(f"--{form}", metavar="FILE", help=meaning)
+
+
+def write_forms(arguments: argparse.Namespace, text: Callable[[], str], **forms: Callable[[], str]) -> None:
+    """Write the forms that the options ask for, and the text where none of them takes the standard output."""
+    asked = {name: path for name in forms if (path := getattr(arguments, name))}
+    for name, path in asked.items():
+        write_output(path, forms[name]())
+    if "-" not in asked.values():
+        write_output("-", text())
 
 
 def input_defaults() -> dict[str, tuple[str, object]]:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from ..gate.policy import Policy
 from ..io.errors import UserError, explain, require
-from ..io.text import read_json, read_text
+from ..io.writing import read_json, read_text
 from ..scores import GATE_SCORES
 from ..stats.conformal import GUARANTEES, PastUpdate, ThresholdCalibration, calibrate_threshold
 
@@ -69,7 +69,9 @@ def load_policy(path: str) -> LoadedPolicy:
         raise UserError(f"{path} is not YAML ({problem}): write one `key: value` a line") from error
     if not isinstance(keys, dict):
         raise UserError(f"{path} holds no keys: give it at least a threshold")
-    _check_repeated([str(key.value) for key, _ in node.value], path)
+    listed = [str(key.value) for key, _ in node.value]
+    if twice := next((key for key in listed if listed.count(key) > 1), ""):
+        raise UserError(f"{path} has the key {twice!r} twice: keep one of them")
     _check(keys, path)
     options = {key: keys[key] for key in ("score", "confidence", *_COUNTS) if key in keys}
     anchors = tuple(keys.get("anchors", ()))
@@ -107,12 +109,6 @@ def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[Past
     if stored.score and stored.score != score:
         raise UserError(f"{file} is about {score}, but its calibration about {stored.score}: use one score for both")
     return stored.calibration.threshold, stored.calibration.in_words(), stored.past, stored.calibration.harm_above
-
-
-def _check_repeated(keys: list[str], path: str) -> None:
-    twice = next((key for key in keys if keys.count(key) > 1), None)
-    if twice is not None:
-        raise UserError(f"{path} has the key {twice!r} twice: keep one of them")
 
 
 def _check(keys: dict[str, Any], path: str) -> None:
@@ -183,8 +179,7 @@ def read_calibration(path: Path) -> StoredCalibration:
 
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text))
-    absent = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-    if absent:
+    if absent := [name for name in _COLUMNS if name not in (reader.fieldnames or ())]:
         raise UserError(f"{path} has no column {', '.join(absent)}: its header needs {', '.join(_COLUMNS)}")
     for row in reader:
         yield f"{path}, line {reader.line_num}", row
@@ -199,8 +194,7 @@ def _json_lines(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise UserError(f"{where}, is not JSON ({error}): write one object a line") from error
-        absent = [name for name in _COLUMNS if not isinstance(row, dict) or name not in row]
-        if absent:
+        if absent := [name for name in _COLUMNS if not isinstance(row, dict) or name not in row]:
             raise UserError(f"{where}, has no {', '.join(absent)}: every update needs {', '.join(_COLUMNS)}")
         yield where, row
 

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -56,21 +56,8 @@ class _Undone(nn.Module):
         return self.model((z.double() * self.scaling.deviation + self.scaling.mean).to(z.dtype))
 
 
-class Anchor(NamedTuple):
-    """The samples of one anchor."""
-
-    name: str
-    source: Part
-    val: Part | None
-    """Rows that no model was trained on."""
-    test: Part | None
-
-    def parts(self) -> list[Part]:
-        return [part for part in (self.source, self.val, self.test) if part is not None]
-
-    def scale(self, scaling: Scaling) -> "Anchor":
-        val, test = (None if part is None else scaling.scale(part) for part in (self.val, self.test))
-        return Anchor(self.name, scaling.scale(self.source), val, test)
+Parts = dict[str, Part]
+"""Samples by the names of `trace.diagnose`'s arguments: "source", "source_val", ..., as far as they are given."""
 
 
 class Loader:
@@ -95,8 +82,8 @@ class Loader:
         """Whether all samples are tables."""
         self.notes: list[str] = []
 
-    def samples(self) -> tuple[list[Anchor], Part, Part | None]:
-        """All anchors, the target, and its held-out part if there is one."""
+    def samples(self) -> tuple[dict[str, Parts], Parts]:
+        """The samples of every anchor by its name, and those of the target."""
         a = self.arguments
         sources = named_paths(a.source, "--source", ANCHOR)
         only = next(iter(sources)) if len(sources) == 1 else ANCHOR
@@ -105,8 +92,7 @@ class Loader:
             for texts, option in ((a.source_val, "--source-val"), (a.anchor_test, "--anchor-test"))
         )
         for option, paths in (("--source-val", vals), ("--anchor-test", tests)):
-            stray = next((name for name in paths if name not in sources), None)
-            if stray is not None:
+            if (stray := next((name for name in paths if name not in sources), None)) is not None:
                 if stray == ANCHOR:
                     raise UserError(
                         f"{option} {paths[stray]} names no anchor: write NAME={paths[stray]}, with one of "
@@ -115,34 +101,35 @@ class Loader:
                 raise UserError(f"{option} is for {stray!r}, which is no anchor: name one of {', '.join(sources)}")
         if a.hold_out and a.target_val and set(vals) == set(sources):
             raise UserError("--hold-out has nothing to split: every sample has its -val, leave it out")
-        anchors = []
+        anchors: dict[str, Parts] = {}
         for name, path in sources.items():
-            source, val = self._pair(path, vals.get(name), "--source")
-            anchors.append(Anchor(name, source, val, self._part(tests[name]) if name in tests else None))
-        return anchors, *self._pair(a.target, a.target_val, "--target")
+            anchors[name] = self._pair(path, vals.get(name), "source")
+            if name in tests:
+                anchors[name]["anchor_test"] = self._part(tests[name])
+        return anchors, self._pair(a.target, a.target_val, "target")
 
-    def _pair(self, path: str, val: str | None, option: str) -> tuple[Part, Part | None]:
+    def _pair(self, path: str, val: str | None, kind: Literal["source", "target"]) -> Parts:
         """A training sample and its held-out rows: as given, split off with ``--hold-out``, or none."""
-        labelled = option == "--source"
+        labelled, option = kind == "source", f"--{kind}"
         part = self._part(path, labelled=labelled)
         if val is not None:
-            return part, self._part(val, labelled=labelled)
+            return {kind: part, f"{kind}_val": self._part(val, labelled=labelled)}
         if not self.arguments.hold_out:
             self._note(
                 f"no rows of {path} are held out: give {option}-val with rows that no model was trained on, or "
                 "--hold-out if none was trained on these"
             )
-            return part, None
+            return {kind: part}
         n = len(part.names)
         train, held = hold_out(part, self.generator) if n > 1 else (part, part.at(torch.arange(0)))
         if not held.names:
             raise UserError(f"{path} has {n} rows, too few to hold any out: give more rows, or {option}-val")
-        kind = "stratified " if part.sample.y is not None and self.classification else ""
+        stratified = "stratified " if part.sample.y is not None and self.classification else ""
         self._note(
-            f"{len(held.names)} of the {n} rows of {path} are held out ({kind}15 percent, seed "
+            f"{len(held.names)} of the {n} rows of {path} are held out ({stratified}15 percent, seed "
             f"{self.arguments.seed}), as rows that no model was trained on (--hold-out)"
         )
-        return train, held
+        return {kind: train, f"{kind}_val": held}
 
     def _part(self, path: str, *, labelled: bool = True) -> Part:
         a = self.arguments
@@ -174,8 +161,7 @@ class Loader:
             self._pictures(rows)
         if not rows.has_inputs:
             self.has_inputs = False
-            given = next((m for m in self.models if not isinstance(m, SavedOutputs)), None)
-            if given is not None:
+            if (given := next((m for m in self.models if not isinstance(m, SavedOutputs)), None)) is not None:
                 raise UserError(f"{rows.origin} holds no x, which {given.name} needs as its inputs: add it")
 
     def _pictures(self, rows: FileRows) -> None:
@@ -196,8 +182,7 @@ class Loader:
 def _transform(arguments: argparse.Namespace, models: tuple[AnyModel, AnyModel]) -> Transform:
     """The old model's own preprocessing of images, else the new one's, else a plain one."""
     size: int | None = arguments.image_size
-    own = models[0].transform or models[1].transform
-    if own is not None:
+    if (own := models[0].transform or models[1].transform) is not None:
         return own(size)
     return plain_transform(size or IMAGE_SIZE, imagenet=arguments.pixels == "imagenet")
 
@@ -221,8 +206,7 @@ def _classes(listed: str | None, models: tuple[AnyModel, AnyModel]) -> tuple[str
     """Names by output: as listed, or as the models have them."""
     if listed is not None:
         names = tuple(name.strip() for name in listed.split(","))
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
+        if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
             raise UserError(f"--classes lists {twice!r} twice: give every output its own name")
         return names
     return _common("classes", models[0].classes, models[1].classes)

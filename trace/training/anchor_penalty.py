@@ -16,17 +16,14 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_count, check_inputs, check_paired
-from ..estimators.gradient_quantile import evaluation_mode, rows_of
+from ..estimators.gradient_quantile import Model
+from ..features import extract
 from ..losses import ClippedCrossEntropy, Loss, ZeroOne
 
 Kind = Literal["worst_label", "lipschitz", "plug_in"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-Model = Callable[[Tensor], Tensor]
-"""From inputs ``[n, ...]`` to outputs ``[n, C]``; usually a module."""
-
 _CROSS_ENTROPY = ClippedCrossEntropy()
-_CHUNK = 1024
 
 
 def worst_label_penalty(outputs: Tensor, new_outputs: Tensor, loss: Loss = _CROSS_ENTROPY) -> Tensor:
@@ -140,8 +137,7 @@ class AnchorPenalty:
         self.inputs = check_inputs(anchor_inputs, "anchor_inputs")
         self.kind, self.weight, self.loss = kind, weight, loss
         self.batch_size, self.generator = batch_size, generator
-        with torch.no_grad(), evaluation_mode(old_model):
-            self.outputs = torch.cat([rows_of(old_model, x.clone(), "old_model") for x in self.inputs.split(_CHUNK)])
+        self.outputs = extract(old_model, self.inputs, name="old_model")
         PENALTIES[kind](self.outputs, self.outputs, loss)  # refuses a loss that the kind cannot take
 
     def __call__(self, new_model: Model) -> Tensor:

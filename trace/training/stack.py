@@ -41,8 +41,11 @@ class Stack(nn.Module):
             drawn = [_uniform((n_in + 1, n_out), n_in, generator, dtype) for n_in, n_out in pairwise(sizes)]
             weights.append([layer[:-1] for layer in drawn])
             biases.append([layer[-1:] for layer in drawn])
-        return cls([torch.stack(w) for w in zip(*weights, strict=True)],
-                   [torch.stack(b) for b in zip(*biases, strict=True)], activation)  # fmt: skip
+        return cls(
+            [torch.stack(w) for w in zip(*weights, strict=True)],
+            [torch.stack(b) for b in zip(*biases, strict=True)],
+            activation,
+        )
 
     def __len__(self) -> int:
         return len(self.weights[0])
@@ -57,8 +60,9 @@ class Stack(nn.Module):
     def select(self, members: Sequence[int]) -> "Stack":
         """A stack of copies of some members, in the given order and possibly repeated."""
         index = torch.as_tensor(list(members))
-        return Stack([w.detach()[index] for w in self.weights], [b.detach()[index] for b in self.biases],
-                     self.activation)  # fmt: skip
+        return Stack(
+            [w.detach()[index] for w in self.weights], [b.detach()[index] for b in self.biases], self.activation
+        )
 
     @classmethod
     def joined(cls, stacks: Sequence["Stack"]) -> "Stack":

@@ -154,13 +154,17 @@ def submit(todo: list[Run], cluster: Cluster, *, runs: Path, wandb: Mode = "off"
     An array whose files cannot be written is withdrawn: its tasks would find nothing to do, and a relaunch loses
     nothing.
     """
+    import submitit
+
     if not shutil.which("sbatch"):
         raise UserError("sbatch is not on this machine: submit from a login node, or use --launcher local")
     title = f"{_name(todo)}-{uuid.uuid4().hex[:8]}"
     packs = _packs(todo, cluster)
     work = Pack(runs.resolve(), wandb, min(GRACE_SECONDS, cluster.signal_seconds / 2))
+    executor = submitit.SlurmExecutor(folder=_folder(runs), max_num_timeout=cluster.max_timeouts)
+    executor.update_parameters(**_parameters(cluster, title))
     try:
-        jobs = _executor(cluster, runs, title).map_array(work, packs)
+        jobs = executor.map_array(work, packs)
         for job, pack in zip(jobs, packs, strict=True):
             for run in pack:
                 _remember(RunDirectory.of(run, runs).path, job.job_id, str(job.paths.stdout))
@@ -233,14 +237,6 @@ def _name(todo: list[Run]) -> str:
 def _folder(runs: Path) -> str:
     """submitit's own files, one folder an array; hidden, so that it is not taken for an experiment."""
     return str(runs.resolve() / ".slurm" / "%A")
-
-
-def _executor(cluster: Cluster, runs: Path, title: str) -> Any:
-    import submitit
-
-    executor = submitit.SlurmExecutor(folder=_folder(runs), max_num_timeout=cluster.max_timeouts)
-    executor.update_parameters(**_parameters(cluster, title))
-    return executor
 
 
 def _parameters(cluster: Cluster, title: str) -> dict[str, Any]:

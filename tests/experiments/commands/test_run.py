@@ -12,9 +12,9 @@ import torch
 
 from experiments.__main__ import main
 from experiments.commands.collect import collect
+from experiments.commands.run import expected_cost
 from experiments.commands.status import describe
 from experiments.engine import store
-from experiments.engine.cost import expected_cost
 from experiments.engine.launchers import inline, launchers, local
 from experiments.engine.records import ROOT, read_records
 from experiments.engine.run import Context, execute

@@ -78,13 +78,13 @@ def test_bands_by_order_statistics_are_not_displaced_by_the_dkw_band(generator):
     found = gradient_quantile(old, x, (x[:, 0] > 0).long(), ClippedCrossEntropy(), q=0.99, eta=0.01)
     assert math.isinf(found.upper)
     record = {"sensitivity_target": found._asdict(), "reasons": {}}
-    part = sensitivity("sensitivity_target", "target")(record, 0.012)
+    part = sensitivity("sensitivity_target", "target", record, 0.012)
     level, lower, upper = max(band for band in found.bands if band[0] <= 0.012)
     assert level < found.eta  # the DKW band's level lies nearer to what was asked for
     assert (part.lower, part.upper) == (lower, upper)
     assert part.upper < math.inf
     del record["sensitivity_target"]["bands"]
-    assert math.isinf(sensitivity("sensitivity_target", "target")(record, 0.012).upper)
+    assert math.isinf(sensitivity("sensitivity_target", "target", record, 0.012).upper)
 
 
 def test_normal_approximations_are_named(generator):

@@ -9,7 +9,8 @@ from safetensors.torch import save_file
 
 from trace.io import images
 from trace.io.errors import UserError
-from trace.io.images import folder_entries, image_rows, open_image, plain_transform, split_entries
+from trace.io.images import folder_entries, image_rows, open_image, plain_transform
+from trace.io.splits import SplitEntry, read_split
 
 COLOURS = {"cat": (200, 40, 40), "dog": (40, 40, 200)}
 
@@ -225,7 +226,7 @@ def test_what_is_wrong_with_a_split_file(tmp_path, text, words):
 
 def test_paths_with_spaces(tmp_path):
     (tmp_path / "s.txt").write_text("a cat/1 2.png\t4\r\n")
-    assert split_entries(tmp_path / "s.txt")[0] == ["a cat/1 2.png"]
+    assert read_split(tmp_path / "s.txt") == [SplitEntry("a cat/1 2.png", 4)]
 
 
 def test_too_many_pixels(pictures, monkeypatch):

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from trace.io.data import read_table, table_rows
 from trace.io.errors import UserError
-from trace.io.tables import read_table, table_rows
 
 from ..conftest import rows
 

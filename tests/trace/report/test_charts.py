@@ -11,7 +11,7 @@ import torch
 from trace.gate.verdict import AnchorVerdict
 from trace.report.charts import embedding_scatter, intervals, past_scatter, waterfall
 from trace.report.embedding import embedding
-from trace.report.terms import Bar
+from trace.report.words import Bar
 from trace.stats.conformal import PastUpdate
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trace.report.examples import most_disagreeing, most_shifted
+from trace.report.case import most_disagreeing, most_shifted
 
 
 def points(n, k, seed):

@@ -9,10 +9,9 @@ import pytest
 
 from trace.gate.verdict import AnchorVerdict, Verdict
 from trace.report.page import to_html
-from trace.report.terms import comparison, core_bars, full_bars, readings
 from trace.report.text import column_kinds
 from trace.report.verdict import to_text
-from trace.report.words import unbroken
+from trace.report.words import comparison, core_bars, full_bars, readings, unbroken
 from trace.stats.conformal import PastUpdate
 
 from .diagnostics import bare_cases, bare_report, full_cases, full_report, past, verdict

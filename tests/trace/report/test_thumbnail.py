@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from trace.report.thumbnail import is_image, range_of, thumbnail
+from trace.report.case import is_image, range_of, thumbnail
 
 
 def decoded(uri):

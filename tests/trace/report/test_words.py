@@ -8,8 +8,7 @@ import torch
 from trace import Sample, diagnose
 from trace.diagnostic import FORMS
 from trace.losses import SquaredError
-from trace.report.terms import TERMS, field_of, glossary, term
-from trace.report.words import in_words, printable
+from trace.report.words import TERMS, field_of, glossary, in_words, printable, term
 
 
 def update(shift=0.0, *, labelled=True, test=True, n=200):
