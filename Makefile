@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: help setup test lint docs reproduce tables benchmark clean
+.PHONY: help setup check test lint docs reproduce tables benchmark clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -22,8 +22,11 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy trace experiments
 
-test: lint  ## set-up, lint, then the whole suite on all cores (about 15 minutes)
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+check: lint  ## lint and the fast unit tests (at most 90 seconds)
+	$(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder -m "not slow"
+
+test: lint  ## set-up, lint, then the whole suite on all cores (about 10 minutes)
+	$(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 reproduce: setup  ## every experiment at CPU scale, its tables, figures and ledger into build/reproduce, and a comparison
 	$(BIN)/python -m experiments reproduce

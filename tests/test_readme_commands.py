@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from experiments.commands.reproduce import STEPS
+from experiments.engine.shared import locked
 from experiments.vision.fetch.npm import npm_command
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
 from tests.requirements import lacking
@@ -30,8 +32,11 @@ SMALL = {
 }
 """What is added to a command that would take minutes."""
 
-SETUP = 4
-"""Minutes of `make setup`, which `make reproduce` begins with."""
+AFTER = dict.fromkeys(("compare", "collect", "status active"), "run ridge config=smoke seed=9 wandb=off")
+"""What a command reads; runs of the lines above are those of other tests."""
+
+LOGGED = "ridge"
+"""Logs to W&B, offline, as all of them would; a run waits two seconds for it."""
 
 IMAGES = ("embedding", "active", "gate", "anchoring")
 
@@ -54,56 +59,88 @@ def small(line, data):
     words = [name, *(word for word in rest if not word.startswith("config="))] if name == "run" else line.split()
     words += [] if "--dry-run" in line else SMALL.get(name, "").split()
     words += ["seed=1"] if "config=controls" in line else []  # another run than that of the gate's own line
+    words += ["wandb=off"] if name == "run" and words[1] != LOGGED else []
     return [*words, f"data={data}"] if name == "run" and words[1] in IMAGES else words
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory):
-    """A git checkout of the working tree, small data in DomainNet's layout beside it, and the environment to run in."""
-    folder = tmp_path_factory.mktemp("readme")
-    checkout, page = folder / "checkout", folder / "small.yaml"
-    ignored = shutil.ignore_patterns(
-        ".git", ".venv", "runs", "images", "build", "__pycache__", ".*_cache", ".hypothesis"
-    )
-    shutil.copytree(ROOT, checkout, ignore=ignored)
-    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
-    for command in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "--message", "copy"]):
-        subprocess.run(["git", *command], cwd=checkout, check=True)
-    domainnet_tree(folder / "tree", per_class=6)
-    page.write_text(f"name: small\nroot: {folder / 'tree'}\ndomains: [{', '.join(DOMAINS)}]\n")
-    return checkout, page, {**os.environ, "TRACE_DATA": str(folder / "data"), "WANDB_MODE": "offline"}
+class Checkout(NamedTuple):
+    """A git checkout of the working tree, and what its commands need."""
+
+    folder: Path
+    data: Path
+    """Of small images in DomainNet's layout."""
+    environment: dict[str, str]
+
+    def call(self, *words, **environment):
+        """The command's output; its failure is the test's."""
+        done = subprocess.run(
+            [sys.executable, "-m", "experiments", *words],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
 
 
-def test_every_command_runs(copy):
-    checkout, page, environment = copy
-    said = {}
-    for line in executed():
-        call = [sys.executable, "-m", "experiments", *small(line, page)]
-        done = subprocess.run(call, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{' '.join(call[1:])}\n{done.stdout}\n{done.stderr}"
-        said[line] = done.stdout + done.stderr
-    assert len(said) >= 15
-    for line, text in said.items():
-        if line.startswith("run ") and "--dry-run" not in line:
-            assert re.search(r"[1-9]\d* computed", text), f"{line}: {text}"
-    compared = {line.split()[0] for line in said["compare"].splitlines() if line.strip()}
-    assert {line.split()[1] for line in said if line.startswith("run ") and "--dry-run" not in line} <= compared
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory):
+    """One for all workers of a test run: whoever comes first makes it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "readme"
+    copy, page, whole = folder / "checkout", folder / "small.yaml", folder / "whole"
+    with locked(folder / "lock", waiting="another worker makes the checkout"):
+        if not whole.exists():
+            make_checkout(copy)
+            domainnet_tree(folder / "tree", per_class=6)
+            page.write_text(f"name: small\nroot: {folder / 'tree'}\ndomains: [{', '.join(DOMAINS)}]\n")
+            whole.touch()
+    return Checkout(copy, page, {**os.environ, "TRACE_DATA": str(folder / "data"), "WANDB_MODE": "offline"})
 
 
-def test_the_stand_in_is_built_and_shown(copy, tmp_path):
+def make_checkout(folder):
+    ignored = (".git", ".venv", "runs", "images", "build", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*ignored))
+    author = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    for command in (["init", "--quiet"], ["add", "."], [*author, "commit", "--quiet", "--message", "copy"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+
+
+def test_the_readme_shows_all_kinds_of_commands():
+    assert len(executed()) >= 15
+    assert {line.split()[0] for line in executed()} >= {"run", "compare", "collect", "status", "tables", "figures"}
+
+
+def cases():
+    """Those that need the same runs stay on one worker."""
+    together = pytest.mark.xdist_group("reads runs")
+    return [pytest.param(line, marks=together) if line in AFTER else line for line in executed()]
+
+
+@pytest.mark.parametrize("line", cases())
+def test_a_command_runs(checkout, line):
+    """Every one by itself and in any order: what reads runs has some of its own."""
+    if line in AFTER:
+        checkout.call(*AFTER[line].split())
+    said = checkout.call(*small(line, checkout.data))
+    if line.startswith("run ") and "--dry-run" not in line:
+        assert re.search(r"[1-9]\d* computed", said), said
+    if line == "compare":
+        assert "ridge" in {row.split()[0] for row in said.splitlines() if row.strip()}
+
+
+def test_the_stand_in_is_built_and_shown(checkout, tmp_path):
     registry = subprocess.run([*npm_command(), "ping"], capture_output=True, text=True, check=False)
     if registry.returncode:
         reason = "the npm registry does not answer, and the stand-in is made of its packages"
         lacking(reason, required_by="TRACE_REQUIRE_NPM")
-    checkout, _, environment = copy
     for line in STAND_IN:
         assert line in [command.strip() for command, _ in commands()]
-        call = [sys.executable, "-m", "experiments", *line.split()]
-        done = subprocess.run(call, cwd=checkout, env={**environment, "TRACE_DATA": str(tmp_path)},
-                              capture_output=True, text=True, check=False)  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        checkout.call(*line.split(), TRACE_DATA=str(tmp_path))
     assert {len(list((tmp_path / "emoji-1" / name).rglob("*.png"))) for name in DOMAINS} == {1429}
-    assert list((checkout / "results" / "images").glob("contact-sheet*.png"))
+    assert list((checkout.folder / "results" / "images").glob("contact-sheet*.png"))
 
 
 def test_steps_of_reproduce_and_recipes_of_make_are_commands_of_the_readme():
@@ -111,7 +148,7 @@ def test_steps_of_reproduce_and_recipes_of_make_are_commands_of_the_readme():
     for step in STEPS:
         assert step.command in printed, f"the README does not show: {step.command}"
     for target in ("reproduce", "tables"):
-        recipe = subprocess.run(["make", "--dry-run", "--old-file=setup", target],
-                                cwd=ROOT, capture_output=True, text=True, check=True).stdout  # fmt: skip
+        call = ["make", "--dry-run", "--old-file=setup", target]
+        recipe = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for line in re.findall(r"bin/python -m experiments (.*)", recipe):
             assert line in printed, line
