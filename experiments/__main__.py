@@ -4,14 +4,14 @@ Each command is a module of `experiments.commands` with `add_arguments` and `mai
 called, so that tables need no training code.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import importlib
 import os
 import sys
 from pathlib import Path
+
+from trace.escaping import printable
 
 from .engine.errors import UserError
 from .engine.registry import summaries
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
         module.main(parser.parse_intermixed_args(options))  # options may stand between keys
         sys.stdout.flush()
     except UserError as error:
-        raise SystemExit(str(error)) from error
+        raise SystemExit(printable(str(error))) from error
     except BrokenPipeError:  # a reader that has seen enough, such as head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -7,8 +7,6 @@
 One run is a data set; the record keeps some points of every domain, with their classes. Makes the figure `embedding`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from typing import Any
 

@@ -2,14 +2,12 @@
 
 Table `ridge-scaling`, figure `slopes` and the claims of ``sec:theoretical_example`` and ``app:ridge_derivation``.
 
-    python -m experiments run ridge                  # 108 runs, under 1 minute on one core
+    python -m experiments run ridge                  # 132 runs, about 1 minute on one core
     python -m experiments run ridge config=smoke     # 2 runs, seconds
     python -m experiments run ridge config=paper     # 360 runs, larger samples, about 45 minutes on one core
 
 The closed forms hold for infinite data. The finite part fits both models to samples and runs the whole diagnostic.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
@@ -20,13 +18,14 @@ from torch import Generator
 
 from trace import Diagnostic
 
+from .engine.config import added
 from .engine.errors import UserError
 from .engine.records import significant
 from .engine.run import Context
 from .pairs.settings import SettingsConfig
 from .regression import forms as forms
 from .regression.forms import Array, Problem, log_log_slope
-from .regression.samples import diagnose_fits, monte_carlo_errors, refit_curves
+from .regression.samples import LOSSES, diagnose_fits, monte_carlo_errors, refit_curves
 
 SMALL, LARGE = (0.0, 0.1), (10.0, math.inf)
 """Shift sizes that count as small and as large, in standard deviations of an input."""
@@ -73,10 +72,14 @@ class Config(SettingsConfig):
     """Sizes |mu| at which the whole diagnostic is computed."""
     distance: str = "wasserstein1"
     """What the theorem needs; sinkhorn is the published proxy, in squared units."""
+    loss: str = added("squared")
+    """Of the diagnostic on samples: squared, or huber; the fits are the same."""
 
     def __post_init__(self) -> None:
         if self.part not in ("closed", "finite", "both"):
             raise UserError(f"ridge: part must be closed, finite or both, got {self.part!r}")
+        if self.loss not in LOSSES:
+            raise UserError(f"ridge: loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
         if self.dim < 2 or self.sigma <= 0 or self.lam < 0:
             raise UserError(f"ridge needs dim >= 2, sigma > 0 and lam >= 0, got {self.dim}, {self.sigma}, {self.lam}")
         if not 0 < self.q < 1:
@@ -129,7 +132,8 @@ def finite_part(problem: Problem, config: Config) -> dict[str, Any]:
     for k, m in enumerate(config.sample_shifts):
         generator = Generator().manual_seed(1000 * (config.seed + 1) + k)
         sizes = {"n": config.n, "n_val": config.n_val, "n_test": config.n_test}
-        rows.append(diagnostic_row(m, diagnose_fits(problem, m, **sizes, settings=settings, generator=generator)))
+        found = diagnose_fits(problem, m, **sizes, loss=config.loss, settings=settings, generator=generator)
+        rows.append(diagnostic_row(m, found))
     return {
         "shifts": config.shifts,
         "refits": refits,

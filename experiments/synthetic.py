@@ -23,6 +23,9 @@ from .pairs.portrait import portrait
 from .pairs.settings import MeasureConfig
 from .pairs.train import ModelSpec, check_some, members, protocol
 
+METRICS_VERSION = 3
+"""Since the share of predictions that clipping changes is kept."""
+
 
 @dataclass(frozen=True)
 class Config(MeasureConfig):

@@ -7,6 +7,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.browser import Browser, need_chromium
+
 settings.register_profile("project", derandomize=True, deadline=None, max_examples=30)
 settings.load_profile("project")
 
@@ -15,13 +17,24 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 TESTS = Path(__file__).parent
 
-LONG = ("test_readme_commands", "test_slurm", "test_slurm_trouble", "test_paper_profile", "test_notebooks")
+LONG = (
+    "test_readme_commands",
+    "test_slurm",
+    "test_slurm_deaths",
+    "test_slurm_nodes",
+    "test_slurm_trouble",
+    "test_paper_profile",
+    "test_notebooks",
+)
 """Files of tests that take minutes, mostly waiting: they start first, so that no worker ends with one of them."""
 
 SPREAD = ("test_readme_commands", "test_notebooks", "test_figures", "test_tables")
 """Files whose tests go to any worker; those of the others stay together and share what their modules make."""
 
-SLOW = ("experiments/vision", "experiments/commands", "experiments/engine", "experiments/claims", "trace/tool")
+SLOW = (
+    *("experiments/vision", "experiments/commands", "experiments/engine", "experiments/claims", "experiments/site"),
+    "trace/tool",
+)
 """Folders whose tests start processes, train on images or read all records; `make check` leaves them out."""
 
 SLOW_FIXTURES = {"browser", "checkout", "cluster", "site", "small_disk"}
@@ -41,6 +54,15 @@ def pytest_collection_modifyitems(items):
 def is_slow(path, item):
     folder = any(path.is_relative_to(Path("tests") / name) for name in SLOW)
     return folder or path.stem in LONG or bool(SLOW_FIXTURES & set(getattr(item, "fixturenames", ())))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A headless Chromium for the tests of one file."""
+    need_chromium()
+    opened = Browser(tmp_path_factory.mktemp("chromium"))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
 """The ground the project stands on: pins, the installed wheel, the layout."""
 
 import ast
+import hashlib
+import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -25,11 +29,67 @@ def pins():
     return [Requirement(line) for line in lines if line]
 
 
-def test_environment_repeats_the_pins():
+def locked():
+    """The entries of the lock, each with the hashes of its files."""
+    lines = [
+        line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.lstrip().startswith("#")
+    ]
+    entries = "\n".join(lines).replace("\\\n", "").splitlines()
+    return [(Requirement(entry.split("--hash=")[0]), entry.split("--hash=")[1:]) for entry in entries]
+
+
+def test_the_lock_is_that_of_the_pins():
+    versions = {}
+    for entry, hashes in locked():
+        (spec,) = entry.specifier
+        assert spec.operator == "=="
+        assert entry.url is None
+        assert hashes
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", value.strip()) for value in hashes), entry
+        versions.setdefault(canonicalize_name(entry.name), set()).add(spec.version)
+    for pin in pins():
+        assert versions[canonicalize_name(pin.name)] == {spec.version for spec in pin.specifier}, f"{pin}: make lock"
+
+
+def test_the_lock_is_closed():
+    """Whatever an installed package of the lock needs here is in the lock, in a version that it takes."""
+    here = {canonicalize_name(e.name): e for e, _ in locked() if e.marker is None or e.marker.evaluate()}
+    installed = {canonicalize_name(package.name) for package in importlib.metadata.distributions()}
+    needed = 0
+    for name in here.keys() & installed:
+        for line in importlib.metadata.requires(name) or []:
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                needed += 1
+                (spec,) = here[canonicalize_name(requirement.name)].specifier
+                assert requirement.specifier.contains(spec.version, prereleases=True), f"{name} needs {line}"
+    assert needed > len(here.keys() & installed)
+
+
+def test_no_address_decides_where_packages_come_from():
+    for name in ("requirements.txt", "requirements.lock", "environment.yml", "Makefile", ".ci/run", ".ci/fresh"):
+        text = (ROOT / name).read_text()
+        assert "://" not in text, name
+    options = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if line.startswith("-")]
+    assert options == []
+
+
+def test_conda_installs_the_lock():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
-    python, _, pip = environment["dependencies"]
-    assert python == "python=3.11"
-    assert pip["pip"] == [str(pin) for pin in pins()]
+    assert environment["dependencies"] == ["python=3.11", "pip", {"pip": ["-r requirements.lock"]}]
+
+
+def test_images_install_the_lock():
+    """The files that both recipes copy exist, are let through to Docker, and are all that `make setup` reads."""
+    docker, apptainer = ((ROOT / "slurm" / name).read_text() for name in ("Dockerfile", "trace.def"))
+    (copied,) = re.findall(r"^COPY (.+) \./$", docker, re.MULTILINE)
+    assert re.findall(r"^    (\S+) /opt/trace/\1$", apptainer, re.MULTILINE) == copied.split()
+    allowed = (ROOT / "slurm" / "Dockerfile.dockerignore").read_text().split()
+    assert allowed == ["*", *(f"!{name}" for name in copied.split())]
+    assert all((ROOT / name).is_file() for name in copied.split())
+    assert re.findall(r"^F(?:ROM|rom:) (\S+)$", docker + apptainer, re.MULTILINE) == ["python:3.11-slim"] * 2
+    assert "RUN make setup OMIT=none\n" in docker
+    assert "make --directory /opt/trace setup OMIT=none\n" in apptainer
 
 
 def test_every_pin_is_exact_and_satisfies_the_bounds():
@@ -158,28 +218,73 @@ def test_top_level():
     assert all((ROOT / name).is_dir() for name in folders)
 
 
-def test_setup_runs_once(tmp_path):
-    """The real Makefile with an empty list of packages: the second call has nothing to do, a changed list has."""
+def tiny_wheel(folder, name):
+    """A package of one module, and its entry in a lock."""
+    wheel = folder / f"{name}-1.0-py3-none-any.whl"
+    info = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr(f"{name}.py", "")
+        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+    return f"{name}==1.0 \\\n    --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+
+
+def test_setup_installs_the_lock_once(tmp_path):
+    """The real Makefile with a lock of two packages: hashes decide, triton is left out, a second call does nothing."""
     shutil.copy(ROOT / "Makefile", tmp_path)
-    (tmp_path / "requirements.txt").write_text("")
+    lock = tmp_path / "requirements.lock"
+    wanted, omitted = tiny_wheel(tmp_path, "petal"), tiny_wheel(tmp_path, "triton")
+    local = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "UV_NO_INDEX": "1", "UV_FIND_LINKS": str(tmp_path)}
+    uv = Path(sys.executable).with_name("uv")
 
     def make(*arguments):
+        command = ["make", *arguments, f"UV={uv}"]
         return subprocess.run(
-            ["make", *arguments, f"PYTHON={sys.executable}"], cwd=tmp_path, capture_output=True, text=True, check=False
+            command, cwd=tmp_path, env={**os.environ, **local}, capture_output=True, text=True, check=False
         )
 
-    assert make("setup").returncode == 0
-    assert (tmp_path / ".venv" / "bin" / "python").exists()
-    assert make("--question", "setup").returncode == 0
+    right = f"PYTHON={sys.executable}"
+    lock.write_text(f"{wanted[:-9]}deadbeef\n{omitted}")
+    done = make("setup", right)
+    assert done.returncode != 0
+    assert "hash" in done.stderr.lower()
+    lock.write_text(wanted + omitted)
+    done = make("setup", right)
+    assert done.returncode == 0, done.stderr
+    (site,) = (tmp_path / ".venv" / "lib").glob("python*/site-packages")
+    assert (site / "petal.py").exists()
+    assert not (site / "triton.py").exists()
+    assert (site / "petal-1.0.dist-info" / "INSTALLER").read_text().strip() == "uv"
+    assert make("--question", "setup", right).returncode == 0
+    lock.touch()
+    assert make("setup", right, "OMIT=none").returncode == 0
+    assert (site / "triton.py").exists()
     later = (tmp_path / ".venv" / ".installed").stat().st_mtime + 10
-    os.utime(tmp_path / "requirements.txt", (later, later))
-    assert make("--question", "setup").returncode == 1
-    assert (
-        "Python 3.11 or newer is needed"
-        in subprocess.run(
-            ["make", "setup", "PYTHON=false"], cwd=tmp_path, capture_output=True, text=True, check=False
-        ).stdout
-    )
+    os.utime(lock, (later, later))
+    assert make("--question", "setup", right).returncode == 1
+    assert "Python 3.11 or newer is needed" in make("setup", "PYTHON=false").stdout
+
+
+def test_setup_takes_torch_from_the_index_that_is_named(tmp_path):
+    """Its hashes are not those of the lock, so that the entry of the lock, here one that nobody has, is left out."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    page = tmp_path / "index" / "torch"
+    page.mkdir(parents=True)
+    entry = tiny_wheel(page, "torch")
+    (page / "index.html").write_text("<a href='torch-1.0-py3-none-any.whl'>torch-1.0-py3-none-any.whl</a>")
+    nowhere = entry.replace("torch", "nvidia-nowhere")
+    (tmp_path / "requirements.lock").write_text(entry[:-9] + "deadbeef\n" + nowhere + tiny_wheel(tmp_path, "petal"))
+    (tmp_path / "requirements.txt").write_text("torch==1.0     # tensors\npetal==1.0\n")
+    local = {"PIP_CONFIG_FILE": os.devnull, "UV_NO_INDEX": "1", "UV_FIND_LINKS": str(tmp_path)}
+    chosen = [
+        f"PYTHON={sys.executable}",
+        f"UV={Path(sys.executable).with_name('uv')}",
+        f"TORCH_INDEX={page.parent.as_uri()}",
+    ]
+    subprocess.run(["make", "setup", *chosen], cwd=tmp_path, env={**os.environ, **local}, check=True)
+    (site,) = (tmp_path / ".venv" / "lib").glob("python*/site-packages")
+    assert {path.stem for path in site.glob("[tp]*.py")} == {"torch", "petal"}
 
 
 def test_citation_names_the_authors():
@@ -190,7 +295,19 @@ def test_citation_names_the_authors():
 
 
 def test_a_command_starts_without_what_it_may_not_need():
-    """POT takes as long to import as torch."""
-    heavy = {"ot", "geomloss", "sklearn", "matplotlib", "jinja2", "PIL", "pandas"}
-    code = f"import sys, trace, trace.report; print(sorted({heavy} & set(sys.modules)))"
-    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip() == "[]"
+    """POT takes as long to import as torch, timm longer."""
+    heavy = {"ot", "geomloss", "sklearn", "scipy.stats", "matplotlib", "jinja2", "PIL", "pandas", "timm"}
+    library = f"import sys, trace.tool.cli, trace.report; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.check_output([sys.executable, "-c", library], cwd=ROOT, text=True).strip() == "[]"
+    study = "import sys, experiments.gate; print('timm' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", study], cwd=ROOT, text=True).strip() == "False"
+
+
+def test_actions_are_pinned_by_digest():
+    """A tag can be moved, a digest cannot; the tag stands beside it."""
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert {path.stem for path in workflows} >= {"site", "test"}
+    for path in workflows:
+        assert yaml.safe_load(path.read_text())["jobs"]
+        for line in re.findall(r"uses: (.*)", path.read_text()):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line), f"{path.name}: {line}"

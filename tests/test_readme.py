@@ -28,17 +28,41 @@ def test_python_blocks_run(capsys):
     assert namespace["diagnostic"].bound_core() > abs(namespace["diagnostic"].risk_change) > 0
 
 
+@pytest.fixture(scope="module")
+def clinics(tmp_path_factory):
+    """A folder with the models and tables that the README makes."""
+    folder = tmp_path_factory.mktemp("clinics")
+    shown = README.split("<!-- tool:begin -->")[1].split("```python\n")[1].split("```")[0]
+    subprocess.run([sys.executable, "-c", shown], cwd=folder, check=True)
+    return folder
+
+
+def test_labels_decide_as_the_readme_shows(clinics):
+    shown = README.split("<!-- label:begin -->")[1].split("<!-- label:end -->")[0]
+    commands, printed = re.findall(r"```\n(.*?)```", shown, flags=re.DOTALL)
+    assert len(commands.splitlines()) + len(printed.splitlines()) <= 10
+    ours = commands.replace("trace-shift", f"{sys.executable} -m trace").replace("python -c", f"{sys.executable} -c")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-c", ours], cwd=clinics, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, printed), done.stderr
+
+
 def test_the_tool_does_what_the_readme_shows(tmp_path):
     """From an empty folder; `python -m trace` stands for the installed `trace-shift`."""
     shown = README.split("<!-- tool:begin -->")[1].split("<!-- tool:end -->")[0]
-    code, commands = re.fullmatch(r"\s*```python\n(.*?)```\s*```\n(.*?)```\s*", shown, flags=re.DOTALL).groups()
+    block = r"```\n(.*?)```\s*"
+    found = re.fullmatch(r"\s*```python\n(.*?)```\s*" + block + r"prints\s*" + block, shown, flags=re.DOTALL)
+    code, commands, printed = found.groups()
     script = tmp_path / "commands.sh"
     script.write_text("set -e\n" + commands.replace("trace-shift", f"{sys.executable} -m trace"))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for call in ([sys.executable, "-c", code], ["bash", str(script)]):
         done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-    assert "accept" in done.stdout.lower()
+    assert done.stdout == printed
+    assert not re.search("penalty", printed.splitlines()[0])
     assert "<html" in (tmp_path / "d.html").read_text()
 
 

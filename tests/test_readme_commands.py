@@ -14,15 +14,15 @@ from typing import NamedTuple
 import pytest
 
 from experiments.commands.reproduce import STEPS
-from experiments.engine.shared import locked
-from experiments.vision.fetch.npm import npm_command
+from experiments.engine.leases import leased
+from experiments.fetch.npm import npm_command
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
 from tests.requirements import lacking
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 PREFIX = "python -m experiments "
-NEEDS = re.compile(r"needs (DomainNet|conda|a W&B login)")
+NEEDS = re.compile(r"needs (DomainNet|PyPI|conda|a W&B login)")
 STAND_IN = ("data emoji", "figures --only contact-sheet")
 """Executed as printed where the npm registry answers: the images are those of the committed records."""
 
@@ -38,7 +38,7 @@ AFTER = dict.fromkeys(("compare", "collect", "status active"), "run ridge config
 LOGGED = "ridge"
 """Logs to W&B, offline, as all of them would; a run waits two seconds for it."""
 
-IMAGES = ("embedding", "active", "gate", "anchoring")
+IMAGES = ("embedding", "active", "gate", "anchoring", "labels")
 
 
 def commands():
@@ -58,7 +58,8 @@ def small(line, data):
     name, *rest = line.split()
     words = [name, *(word for word in rest if not word.startswith("config="))] if name == "run" else line.split()
     words += [] if "--dry-run" in line else SMALL.get(name, "").split()
-    words += ["seed=1"] if "config=controls" in line else []  # another run than that of the gate's own line
+    second = name == "run" and ("config=controls" in line or "labels config=acs" in line)
+    words += ["seed=1"] if second else []  # another run than that of the experiment's first line
     words += ["wandb=off"] if name == "run" and words[1] != LOGGED else []
     return [*words, f"data={data}"] if name == "run" and words[1] in IMAGES else words
 
@@ -91,7 +92,7 @@ def checkout(tmp_path_factory):
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "readme"
     copy, page, whole = folder / "checkout", folder / "small.yaml", folder / "whole"
-    with locked(folder / "lock", waiting="another worker makes the checkout"):
+    with leased(folder / "lease", waiting="another worker makes the checkout"):
         if not whole.exists():
             make_checkout(copy)
             domainnet_tree(folder / "tree", per_class=6)

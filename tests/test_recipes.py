@@ -101,7 +101,8 @@ def printed(copy):
 def test_every_kind_of_change_has_a_recipe():
     """Each in the room where its like live."""
     rooms = ("trace/worlds", "trace/selection", "experiments", "configs/floor", "experiments/analysis")
-    rooms += tuple(f"experiments/{name}" for name in ("tables", "figures", "claims", "benchmarks", "commands"))
+    made = ("tables", "figures", "claims", "claims/rules", "benchmarks", "commands")
+    rooms += tuple(f"experiments/{name}" for name in made)
     rooms += ("experiments/vision/datasets", "experiments/engine/launchers")
     assert {str(Path(path).parent) for path, place, _ in RECIPES if not place} == set(rooms)
     places = [("trace/scores.py", "SCORES"), ("trace/baselines.py", "BASELINES"), ("experiments/floor.py", "Config")]

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .diagnostic import Diagnostic, diagnose
-    from .gate.policy import Policy, decide
-    from .gate.verdict import Verdict
+    from .gate.policy import Policy, Rule, Verdict, decide
     from .sample import Sample, stratified_split
     from .settings import Settings
 
-__all__ = ["Diagnostic", "Policy", "Sample", "Settings", "Verdict", "decide", "diagnose", "stratified_split"]
+__all__ = ["Diagnostic", "Policy", "Rule", "Sample", "Settings", "Verdict", "decide", "diagnose", "stratified_split"]
 
 _MODULES = {
     "diagnostic": ("Diagnostic", "diagnose"),
-    "gate.policy": ("Policy", "decide"),
-    "gate.verdict": ("Verdict",),
+    "gate.policy": ("Policy", "Rule", "Verdict", "decide"),
     "sample": ("Sample", "stratified_split"),
     "settings": ("Settings",),
 }

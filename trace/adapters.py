@@ -23,7 +23,10 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 class FromSklearn(nn.Module):
-    """Inputs ``[n, d]`` to outputs ``[n, C]`` of a fitted scikit-learn estimator; see `from_sklearn`."""
+    """Inputs ``[n, d]`` to outputs ``[n, C]`` of a fitted scikit-learn estimator; see `from_sklearn`.
+
+    Where there is a ``network`` it computes the same, with gradients.
+    """
 
     def __init__(self, estimator: Any, network: nn.Module | None) -> None:
         super().__init__()
@@ -34,10 +37,6 @@ class FromSklearn(nn.Module):
         names = getattr(estimator, "feature_names_in_", None)
         self.columns: tuple[str, ...] | None = None if names is None else tuple(map(str, names))
         """Names of the columns of the inputs, where it was fitted on a table."""
-
-    @property
-    def differentiable(self) -> bool:
-        return self.network is not None
 
     def forward(self, x: Tensor) -> Tensor:
         if self.network is not None:
@@ -165,16 +164,10 @@ def _perceptron(estimator: Any) -> list[nn.Module] | None:
 class _Scaling(nn.Module):
     """``(x - mean) / scale`` as a StandardScaler has them; either may be absent there."""
 
-    mean: Tensor
-    scale: Tensor
-
     def __init__(self, scaler: StandardScaler) -> None:
         super().__init__()
-        for name, values in {
-            "mean": scaler.mean_ if scaler.with_mean else 0.0,
-            "scale": scaler.scale_ if scaler.with_std else 1.0,
-        }.items():
-            self.register_buffer(name, torch.as_tensor(values, dtype=torch.float64))
+        self.mean = nn.Buffer(torch.as_tensor(scaler.mean_ if scaler.with_mean else 0.0, dtype=torch.float64))
+        self.scale = nn.Buffer(torch.as_tensor(scaler.scale_ if scaler.with_std else 1.0, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - self.mean) / self.scale
@@ -192,7 +185,5 @@ def _linear(weights: Any, bias: Any) -> nn.Linear:
     """``x @ weights + bias`` with weights ``[in, out]``; draws no random numbers."""
     w = torch.as_tensor(np.asarray(weights), dtype=torch.float64).T.contiguous()
     layer = skip_init(nn.Linear, w.shape[1], w.shape[0], dtype=torch.float64)
-    with torch.no_grad():
-        layer.weight.copy_(w)
-        layer.bias.copy_(torch.as_tensor(np.asarray(bias), dtype=torch.float64))
+    layer.load_state_dict({"weight": w, "bias": torch.as_tensor(np.asarray(bias), dtype=torch.float64)})
     return layer

@@ -8,17 +8,17 @@ Scores of one model on one set of inputs are comparable with scores of another m
 import math
 from collections.abc import Callable
 from operator import pos
-from typing import Any, Literal
+from typing import Any
 
 import ot
 import torch
+from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
 from .checks import check_labels, check_logits, check_paired, check_positive, check_samples, check_vector
 from .diagnostic import Values
+from .hardware import doubled, wide
 from .scores import Score
-
-Confidence = Literal["negative_entropy", "max_confidence"]
 
 
 def msp(logits: Tensor) -> float:
@@ -29,7 +29,7 @@ def msp(logits: Tensor) -> float:
     >>> msp(torch.zeros(3, 4))
     0.25
     """
-    return float(_max_confidence(_probabilities(logits)).mean())
+    return float(_probabilities(logits).amax(dim=1).mean())
 
 
 def entropy(logits: Tensor) -> float:
@@ -52,14 +52,12 @@ def energy(logits: Tensor, *, temperature: float = 1.0) -> float:
     -1.3863
     """
     check_positive(temperature, "temperature")
-    z = check_logits(logits, "logits").detach().double()
+    z = doubled(check_logits(logits, "logits").detach())
     return -temperature * float(torch.logsumexp(z / temperature, dim=1).mean())
 
 
-def atc(
-    calibration_logits: Tensor, calibration_labels: Tensor, logits: Tensor, *, score: Confidence = "negative_entropy"
-) -> float:
-    """Average Thresholded Confidence (Garg et al., 2022): the error predicted on ``logits``.
+def atc(calibration_logits: Tensor, calibration_labels: Tensor, logits: Tensor) -> float:
+    """Average Thresholded Confidence (Garg et al., 2022), here the negative entropy: the error predicted on ``logits``.
 
     A threshold t is set so that the fraction of calibration points with a confidence below t equals the error there,
     and the value is the fraction of ``logits`` below t. Among the calibration confidences and infinity, t is the one
@@ -70,30 +68,25 @@ def atc(
         calibration_logits: ``[m, C]``, labelled data from where the model was trained.
         calibration_labels: class indices ``[m]``.
         logits: ``[n, C]`` of the same model.
-        score: "negative_entropy" ``sum_k p_k log p_k`` or "max_confidence" ``max_k p_k``.
 
     Returns:
         A fraction, higher is harm.
 
     Raises:
-        ValueError: for invalid logits or labels, logits that differ in classes, or an unknown score.
+        ValueError: for invalid logits or labels, or logits that differ in classes.
 
     >>> calibration = torch.tensor([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0], [0.5, 0.0]])
     >>> atc(calibration, torch.tensor([0, 0, 0, 1]), torch.tensor([[0.9, 0.0], [5.0, 0.0]]))
     0.5
     """
-    confidences = {"negative_entropy": _negative_entropy, "max_confidence": _max_confidence}
-    if score not in confidences:
-        raise ValueError(f"score must be one of {', '.join(confidences)}, got {score!r}")
-    confidence = confidences[score]
-    known = confidence(_probabilities(calibration_logits, "calibration_logits")).sort().values
-    new = confidence(_probabilities(logits))
+    known = _negative_entropy(_probabilities(calibration_logits, "calibration_logits")).sort().values
+    new = _negative_entropy(_probabilities(logits))
     check_samples(calibration_logits, logits, "calibration_logits", "logits")
     check_labels(calibration_labels, "calibration_labels", length=len(known), num_classes=logits.shape[1])
-    num_wrong = (calibration_logits.argmax(dim=1) != calibration_labels.to(logits.device)).sum()
+    num_wrong = (calibration_logits.argmax(dim=1) != calibration_labels.to(logits.device)).sum().item()
     thresholds = torch.cat([known, known.new_tensor([math.inf])])
     num_below = torch.searchsorted(known, thresholds)
-    return _fraction(new < thresholds[(num_below - num_wrong).abs().argmin()])
+    return float((new < thresholds[(num_below - num_wrong).abs().argmin()]).double().mean())
 
 
 def doc(calibration_logits: Tensor, logits: Tensor) -> float:
@@ -105,10 +98,49 @@ def doc(calibration_logits: Tensor, logits: Tensor) -> float:
     >>> round(doc(torch.tensor([[50.0, 0.0]]), torch.zeros(3, 2)), 4)
     0.5
     """
-    known = _max_confidence(_probabilities(calibration_logits, "calibration_logits"))
-    new = _max_confidence(_probabilities(logits))
+    known = _probabilities(calibration_logits, "calibration_logits").amax(dim=1)
+    new = _probabilities(logits).amax(dim=1)
     check_samples(calibration_logits, logits, "calibration_logits", "logits")
     return float(known.mean() - new.mean())
+
+
+def cbpe(calibration_logits: Tensor, calibration_labels: Tensor, logits: Tensor) -> float:
+    """Confidence-Based Performance Estimation (Bialek et al., 2024): the error predicted on ``logits``.
+
+    ``mean_i 1 - c_i`` over the calibrated probabilities c of the predicted classes. Every class has its own isotonic
+    regression of ``1[y = k]`` on ``p_k``, on the calibration set, flat beyond its range. What these give is normalised
+    over the classes, and uniform where it is zero for all of them. With two classes that is one regression, of the
+    probability of either. The authors' package leaves out a calibration that does not help in cross-validation.
+
+    Args:
+        calibration_logits: ``[m, C]``, labelled data from where the model was trained.
+        calibration_labels: class indices ``[m]``.
+        logits: ``[n, C]`` of the same model.
+
+    Returns:
+        A predicted error in ``[0, 1]``, higher is harm.
+
+    Raises:
+        ValueError: for invalid logits or labels, or logits that differ in classes.
+
+    >>> calibration = torch.tensor([[3.0, 0.0], [3.0, 0.0], [3.0, 0.0], [3.0, 0.0]])
+    >>> cbpe(calibration, torch.tensor([0, 0, 0, 1]), torch.tensor([[3.0, 0.0]]))
+    0.25
+    """
+    known, new = _probabilities(calibration_logits, "calibration_logits"), _probabilities(logits)
+    check_samples(calibration_logits, logits, "calibration_logits", "logits")
+    check_labels(calibration_labels, "calibration_labels", length=len(known), num_classes=logits.shape[1])
+    of_class = torch.nn.functional.one_hot(calibration_labels.long(), logits.shape[1]).cpu().double().numpy()
+    calibrated = torch.stack(
+        [
+            torch.from_numpy(IsotonicRegression(out_of_bounds="clip").fit(p, y).predict(q))
+            for p, y, q in zip(known.T.cpu().numpy(), of_class.T, new.T.cpu().numpy(), strict=True)
+        ],
+        dim=1,
+    )
+    total = calibrated.sum(dim=1, keepdim=True)
+    share = torch.where(total > 0, calibrated / total, 1 / logits.shape[1])
+    return float(1 - share.gather(1, logits.argmax(dim=1, keepdim=True).cpu()).mean())
 
 
 def disagreement(logits: Tensor, new_logits: Tensor) -> float:
@@ -122,7 +154,7 @@ def disagreement(logits: Tensor, new_logits: Tensor) -> float:
     """
     check_paired(logits, new_logits, "logits", "new_logits")
     check_logits(logits, "logits")
-    return _fraction(logits.argmax(dim=1) != new_logits.argmax(dim=1))
+    return float((logits.argmax(dim=1) != new_logits.argmax(dim=1)).to(wide(logits.device)).mean())
 
 
 def cot(logits: Tensor, label_marginal: Tensor, *, num_iters: int = 10_000_000) -> float:
@@ -188,7 +220,7 @@ def mano(logits: Tensor, *, p: float = 4.0, threshold: float = 5.0) -> float:
     if not (math.isfinite(p) and p > 1):
         raise ValueError(f"p must be finite and above 1, got {p}: at 1 the score is 1 / C for all logits")
     check_positive(threshold, "threshold")
-    z = check_logits(logits, "logits").detach().double()
+    z = doubled(check_logits(logits, "logits").detach())
     log_probabilities = z.log_softmax(dim=1)
     if float(-log_probabilities.mean()) > threshold:
         q = log_probabilities.exp()
@@ -201,20 +233,12 @@ def mano(logits: Tensor, *, p: float = 4.0, threshold: float = 5.0) -> float:
 
 
 def _probabilities(logits: Tensor, name: str = "logits") -> Tensor:
-    return check_logits(logits, name).detach().double().softmax(dim=1)
-
-
-def _max_confidence(probabilities: Tensor) -> Tensor:
-    return probabilities.amax(dim=1)
+    return doubled(check_logits(logits, name).detach()).softmax(dim=1)
 
 
 def _negative_entropy(probabilities: Tensor) -> Tensor:
     terms: Tensor = torch.special.entr(probabilities)
     return -terms.sum(dim=1)
-
-
-def _fraction(mask: Tensor) -> float:
-    return float(mask.double().mean())
 
 
 def _baseline(label: str, function: Callable[..., float], *parts: str, **about: Any) -> Score:

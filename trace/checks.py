@@ -48,6 +48,8 @@ def _check_shape(x: Tensor, name: str, shape: str, dimensions: range, remedy: st
 def _check_finite(x: Tensor, name: str) -> Tensor:
     if x.is_meta:
         raise ValueError(f"{name} is on the meta device and holds no data: load it on a real device")
+    if bool(torch.isfinite(x.detach().sum())):  # NaN and infinity stay in a sum; it may overflow without them
+        return x
     if not bool(torch.isfinite(x).all()):
         bad = int((~torch.isfinite(x)).reshape(len(x), -1).any(dim=1).nonzero()[0])
         raise ValueError(f"{name} holds NaN or infinity (first in row {bad}): drop or repair such rows")
@@ -109,9 +111,10 @@ def check_labels(y: Tensor, name: str, *, length: int, num_classes: int) -> Tens
             f"{name} holds classes, but the model has one output: return [-f/2, f/2] for a margin f, or use squared "
             "error"
         )
-    if length and not (int(y.min()) >= 0 and int(y.max()) < num_classes):
+    least, most = torch.stack(torch.aminmax(y)).tolist() if length else (0, 0)
+    if least < 0 or most >= num_classes:
         raise ValueError(
-            f"{name} holds labels {int(y.min())} to {int(y.max())}, but the model has {num_classes} outputs: "
+            f"{name} holds labels {least} to {most}, but the model has {num_classes} outputs: "
             f"relabel to 0..{num_classes - 1} or check the model's last layer"
         )
     return y
@@ -142,7 +145,7 @@ def check_within_bound(losses: Tensor, bound: float, name: str) -> Tensor:
     """Return ``losses`` if they are finite and in ``[0, bound]``; the diagnostic's remainders are false otherwise."""
     check_vector(losses, name)
     slack = 1e-5 * max(1.0, bound) if math.isfinite(bound) else 0.0
-    low, high = float(losses.min()), float(losses.max())
+    low, high = torch.stack(torch.aminmax(losses)).tolist()
     if low < -slack or high > bound + slack:
         raise ValueError(
             f"{name} lie in [{low:g}, {high:g}], outside [0, M = {bound:g}]: clip the outputs or fix loss.bound"

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Generator, nn
 
+from .estimators.anchor import AnchorTerm
 from .estimators.gradient_quantile import Model
 from .estimators.remainders import Budget, label_noise_remainder, mmd_remainder, validation_remainder, w1_remainder
 from .evidence import Evidence, Known, Update, gather
@@ -29,6 +30,8 @@ from .features import FeatureMap, identity
 from .losses import ClippedCrossEntropy, Loss
 from .sample import Sample
 from .settings import Settings
+from .statements import Event, Statement, best, proxy_event, statements, value_of
+from .stats.intervals import Interval
 
 Form = Literal["ot", "mmd", "hybrid"]
 FORMS: tuple[Form, ...] = ("ot", "mmd", "hybrid")
@@ -43,6 +46,13 @@ _NEEDS = {
     "population_ot": ("sensitivity_target",),
     "population_mmd": ("rkhs_norm",),
 }
+
+
+_DIRECT = (
+    *("held_out_distance", "capped_change", "empirical", "wasserstein1_input", "jacobian_change"),
+    *("largest_gradient_source", "largest_gradient_target", "certified_source", "certified_target", "certified_change"),
+)
+"""Evidence beside the corollary's, by its name in a record."""
 
 
 def scaled(scale: Any, distance: Any) -> Any:
@@ -137,6 +147,28 @@ class Diagnostic:
         """``bound_core`` and all remainders."""
         return float(bound_full(vars(self), form))
 
+    def statements(self) -> tuple[Statement, ...]:
+        """All that is known about ``|Delta R|``: these bounds and others, which of them are valid, which vacuous."""
+        bounds = {f"bound_{form}": self.bound_core(form) for form in FORMS}
+        bounds |= {f"bound_full_{form}": self.bound_full(form) for form in FORMS}
+        return statements(self.evidence, self.settings, bounds, 1 - self.budget.total)
+
+    def best(self) -> Statement | None:
+        """The smallest valid statement; None where there is none, as for an unbounded loss without further rows."""
+        return best(self.statements())
+
+    def proxy_events(self) -> dict[str, Event]:
+        """Whether ``L^(q) >= L_x`` is known to hold or to fail, for Q ("source") and Q~ ("target")."""
+        return {
+            side: proxy_event(
+                *(
+                    value_of(getattr(self.evidence, f"{name}_{side}"))
+                    for name in ("sensitivity", "largest_gradient", "certified")
+                )
+            )
+            for side in ("source", "target")
+        }
+
     def attribution(self, form: Form = "ot") -> dict[str, float]:
         """Each core term's share of ``bound_core``; NaN where the sum is NaN or 0."""
         total = self.bound_core(form)
@@ -153,8 +185,27 @@ class Diagnostic:
         bound = self.bound_full(form) if full else self.bound_core(form)
         return bound / change if change else math.nan
 
+    def intervals(self) -> dict[str, Interval]:
+        """Confidence sequences of the anchor's means, each alone at ``1 - settings.delta``: the gate's own."""
+        e = self.evidence
+        terms = {f"anchor_{name}": term for name, term in e.anchor._asdict().items() if isinstance(term, AnchorTerm)}
+        if e.labelled is not None:
+            terms |= {"risk_change": e.labelled.risk, "error_change": e.labelled.error}
+        return {name: term.interval(self.settings.delta) for name, term in terms.items() if term.tally is not None}
+
     def as_dict(self) -> dict[str, Any]:
-        """One record of plain values: the paper's column names, every estimate behind them, settings and reasons."""
+        """One record of plain values: `estimates`, `statements` and `best`, and the ends of `intervals`."""
+        ends = {name: (found.lower, found.upper) for name, found in self.intervals().items()}
+        known = self.statements()
+        return {
+            **self.estimates(),
+            "statements": {each.name: {k: v for k, v in _plain(each).items() if k != "name"} for each in known},
+            "best": _plain(best(known)),
+            "intervals": {"level": 1 - self.settings.delta, **ends},
+        }
+
+    def estimates(self) -> dict[str, Any]:
+        """The paper's column names, every estimate behind them with its tally, settings and reasons."""
         e, shift = self.evidence, self.evidence.shift
         return {
             "risk_change": self.risk_change,
@@ -163,18 +214,25 @@ class Diagnostic:
             **{f"tightness_{form}": self.tightness(form) for form in FORMS},
             **{name: term for name, term in vars(self).items() if isinstance(term, float)},
             "attribution": {form: self.attribution(form) for form in FORMS},
+            "proxy_events": self.proxy_events(),
             "output_distance": _plain(e.output_distance),
+            **{name: _plain(getattr(e, name)) for name in _DIRECT},
             "sensitivity_source": _plain(e.sensitivity_source),
             "sensitivity_target": _plain(e.sensitivity_target),
             "rkhs_norm": _plain(e.rkhs_norm),
+            "gaps": {"source": _plain(e.gap_source), "target": _plain(e.gap_target)},
             "transport": _plain(shift.transport),
             "floor": _plain(shift.floor),
             "target_floor": _plain(shift.target_floor),
             "mmd": _plain(shift.mmd),
             "anchor": _plain(e.anchor),
             "risk_change_details": _plain(e.risk_change),
+            "labelled": _plain(e.labelled),
+            "slices": {name: _plain(found) for name, found in e.slices.items()},
+            "same_model": e.same_model,
             "lipschitz_loss": e.lipschitz,
             "loss_bound": e.loss_bound,
+            "loss_range": e.loss_range,
             "sizes": dict(e.sizes),
             "budget": {**_plain(self.budget), "total": self.budget.total},
             "settings": asdict(self.settings),
@@ -182,12 +240,12 @@ class Diagnostic:
         }
 
     def columns(self) -> dict[str, float]:
-        """Every number of `as_dict` but the settings, by its path: words joined by ``_``, a last ``value`` left out.
+        """Every number of `estimates` but the settings, by its path: words joined by ``_``, a last ``value`` left out.
 
         So ``output_distance`` and ``output_distance_squared``, ``transport``, ``anchor_worst_label``,
-        ``anchor_worst_label_bernstein_upper``. An estimate that is not available is NaN; a flag is 0 or 1.
+        ``anchor_worst_label_deviation``. An estimate that is not available is NaN; a flag is 0 or 1.
         """
-        return dict(_flat({**self.as_dict(), "settings": {}}, ()))
+        return dict(_flat({**self.estimates(), "settings": {}}, ()))
 
 
 def diagnose(
@@ -246,7 +304,7 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
     delta_eta = (s.delta, s.eta)
     budget = Budget.union(*delta_eta) if s.remainders == "corrected" else Budget.paper(*delta_eta)
     names = ("gap_source", "gap_target", "output_distance", "sensitivity_source", "sensitivity_target", "rkhs_norm")
-    v = {name: _value(getattr(e, name)) for name in names}
+    v = {name: value_of(getattr(e, name)) for name in names}
     v |= {"transport": e.shift.transport.value, "mmd": e.shift.mmd.value, "c_h": s.c_h, "lipschitz_loss": e.lipschitz}
     if not math.isfinite(e.lipschitz):
         v["lipschitz_loss"] = math.nan
@@ -282,10 +340,6 @@ def assemble(evidence: Evidence, settings: Settings) -> Diagnostic:
         settings=s,
         reasons=reasons,
     )
-
-
-def _value(estimate: Any) -> float:
-    return math.nan if estimate is None else float(estimate.value)
 
 
 def _population_w1(e: Evidence, s: Settings, delta: float) -> float:

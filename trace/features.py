@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .estimators.gradient_quantile import evaluation_mode, rows_of
+from .estimators.gradient_quantile import evaluation_mode, rows_of, watched
 
 FeatureMap = Callable[[Tensor], Tensor]
 
@@ -29,15 +29,8 @@ def layer_features(model: nn.Module, layer: nn.Module) -> FeatureMap:
     """The output of a submodule, flattened: with the layer before the head, the penultimate features."""
 
     def features(x: Tensor) -> Tensor:
-        captured: list[Tensor] = []
-        handle = layer.register_forward_hook(lambda _module, _inputs, output: captured.append(_cloned(output)))
-        try:
-            with evaluation_mode(model):
-                model(x)
-        finally:
-            handle.remove()
-        if len(captured) != 1:
-            raise ValueError(f"layer was run {len(captured)} times by model: name a submodule that runs once per input")
+        with watched(layer, "layer", by="model") as captured, evaluation_mode(model):
+            model(x)
         return captured[0].flatten(start_dim=1)
 
     return features
@@ -48,19 +41,9 @@ def extract_with_outputs(
 ) -> tuple[Tensor, Tensor]:
     """`layer_features` ``[n, k]`` and the model's outputs ``[n, C]`` in batches, from one pass without gradients."""
     outputs: list[Tensor] = []
-    handle = model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
-    try:
+    with model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output)):
         features = extract(layer_features(model, layer), x, batch_size=batch_size)
-    finally:
-        handle.remove()
     return features, torch.cat(outputs)
-
-
-def _cloned(output: Tensor) -> Tensor:
-    """A copy, which later in-place layers leave alone."""
-    if not isinstance(output, Tensor):
-        raise ValueError(f"layer returns a {type(output).__name__}: name a submodule that returns one tensor")
-    return output.clone()
 
 
 def extract(features: FeatureMap, x: Tensor, *, batch_size: int = 1024, name: str = "feature_map") -> Tensor:

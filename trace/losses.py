@@ -37,9 +37,27 @@ class Loss(ABC):
     def lipschitz(self) -> float:
         """L_ell in the Euclidean norm of the outputs (``assump:Lell``); infinity where there is none."""
 
+    def composed_lipschitz(self, matrix: Tensor, *, log_probabilities: bool = False) -> float:
+        """Lipschitz constant of ``u -> ell(M u + b, y)`` for any y and b, M ``[C, k]``; at most ``L_ell |M|``.
+
+        ``log_probabilities``: of the log softmax of ``M u + b`` instead.
+        """
+        if log_probabilities:
+            matrix = math.sqrt(len(matrix)) * (matrix - matrix.mean(dim=0))
+        return self.lipschitz * float(torch.linalg.matrix_norm(matrix, ord=2))
+
+    def extreme_targets(self, num_outputs: int) -> list[float]:
+        """Targets of which one has the largest gradient: all classes; empty where targets have no bound."""
+        return [float(c) for c in range(num_outputs)]
+
     @abstractmethod
+    def change_range(self, outputs: Tensor, new_outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """``min_y`` and ``max_y`` of ``ell(z~, y) - ell(z, y)`` of every sample, ``[n]`` each: none leads further."""
+
     def worst_label_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
         """``max_y |ell(z~, y) - ell(z, y)|`` of every sample, ``[n]``: no label can move the loss further."""
+        least, most = self.change_range(outputs, new_outputs)
+        return torch.maximum(most, -least)
 
     @abstractmethod
     def expected_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
@@ -87,6 +105,18 @@ class ClippedCrossEntropy(Loss):
         _check_convention(convention)
         return 2 * self.clip_at + math.log(num_outputs - 1 + math.exp(-2 * self.clip_at))
 
+    def composed_lipschitz(self, matrix: Tensor, *, log_probabilities: bool = False) -> float:
+        """The longest of the rows of M and of the differences between two of them.
+
+        The gradient in the outputs is ``D (p - e_y)``, where D drops what is clipped. In p it is a mean of those at
+        ``p = e_k``, which are ``e_k - e_y``, ``e_k``, ``-e_y`` or 0. Of log-probabilities ``z - log sum exp z`` the
+        gradient in z is ``e_k - e_y``, or for one that is clipped ``e_k - p``, again a mean of such: rows alone do not
+        count, so that constants in z are ignored as by the loss without a clip.
+        """
+        differences = float(torch.cdist(matrix, matrix, compute_mode="donot_use_mm_for_euclid_dist").max())
+        rows = 0.0 if log_probabilities else float(torch.linalg.vector_norm(matrix, dim=1).max())
+        return max(differences, rows)
+
     def clip(self, outputs: Tensor) -> Tensor:
         return outputs.clamp(-self.clip_at, self.clip_at)
 
@@ -96,9 +126,10 @@ class ClippedCrossEntropy(Loss):
     def output_diameter(self, num_outputs: int) -> float:
         return 2 * self.clip_at * math.sqrt(num_outputs)
 
-    def worst_label_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+    def change_range(self, outputs: Tensor, new_outputs: Tensor) -> tuple[Tensor, Tensor]:
         check_paired(outputs, new_outputs)
-        return (self._all_labels(new_outputs) - self._all_labels(outputs)).abs().amax(dim=1)
+        change = self._all_labels(new_outputs) - self._all_labels(outputs)
+        return change.amin(dim=1), change.amax(dim=1)
 
     def expected_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
         check_paired(outputs, new_outputs)
@@ -124,9 +155,10 @@ class ZeroOne(Loss):
         _check_convention(convention)
         return 1.0
 
-    def worst_label_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+    def change_range(self, outputs: Tensor, new_outputs: Tensor) -> tuple[Tensor, Tensor]:
         check_paired(outputs, new_outputs)
-        return (outputs.argmax(dim=1) != new_outputs.argmax(dim=1)).to(outputs.dtype)
+        differ = (outputs.argmax(dim=1) != new_outputs.argmax(dim=1)).to(outputs.dtype)
+        return -differ, differ
 
     def expected_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
         check_paired(outputs, new_outputs)
@@ -139,7 +171,7 @@ class ZeroOne(Loss):
 class _RegressionLoss(Loss):
     """A convex function of the residual. With ``limit`` b, outputs are clipped to ``[-b, b]``, where targets must lie.
 
-    ``ell(z~, y) - ell(z, y)`` is monotone in y, so its largest size over ``|y| <= b`` is at ``y = -b`` or ``y = b``.
+    ``ell(z~, y) - ell(z, y)`` is monotone in y, so its least and largest values over ``|y| <= b`` are at -b and b.
     """
 
     limit: float | None = None
@@ -172,15 +204,19 @@ class _RegressionLoss(Loss):
             return math.inf
         return float(self._of_residual(torch.tensor(2 * self.limit, dtype=torch.float64)))
 
-    def worst_label_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
+    def extreme_targets(self, num_outputs: int) -> list[float]:
+        """Both ends of ``[-b, b]``: the slope of a convex function is largest at an end."""
+        return [] if self.limit is None else [-self.limit, self.limit]
+
+    def change_range(self, outputs: Tensor, new_outputs: Tensor) -> tuple[Tensor, Tensor]:
         if self.limit is None:
             raise ValueError(
                 f"{type(self).__name__} without a limit has no worst label: set limit to bound the targets"
             )
         check_paired(outputs, new_outputs)
         z, z_new = self.clip(_single_output(outputs)), self.clip(_single_output(new_outputs))
-        at_ends = [(self._of_residual(z_new - y) - self._of_residual(z - y)).abs() for y in (-self.limit, self.limit)]
-        return torch.maximum(*at_ends)
+        first, second = (self._of_residual(z_new - y) - self._of_residual(z - y) for y in (-self.limit, self.limit))
+        return torch.minimum(first, second), torch.maximum(first, second)
 
     def expected_change(self, outputs: Tensor, new_outputs: Tensor) -> Tensor:
         check_paired(outputs, new_outputs)
@@ -217,10 +253,14 @@ class Huber(_RegressionLoss):
         return self.delta if self.limit is None else min(self.delta, 2 * self.limit)
 
 
+def centred_change(change: Tensor) -> Tensor:
+    """``v - mean(v)`` over the outputs of ``change [n, C, ...]``, if a loss ignores constants; v for ``C = 1``."""
+    return change - change.mean(dim=1, keepdim=True) if change.shape[1] > 1 else change
+
+
 def centred_change_norms(change: Tensor) -> Tensor:
-    """``|v - mean(v)|`` of every row of ``change [n, C]``, for a loss that ignores constants; ``|v|`` for ``C = 1``."""
-    mean = change.mean(dim=1, keepdim=True) if change.shape[1] > 1 else 0
-    return torch.linalg.vector_norm(change - mean, dim=1)
+    """``|v - mean(v)|`` of every row of ``change [n, C]``; ``|v|`` for ``C = 1``."""
+    return torch.linalg.vector_norm(centred_change(change), dim=1)
 
 
 def _check_classification(outputs: Tensor, targets: Tensor) -> None:

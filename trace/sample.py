@@ -14,11 +14,27 @@ class Sample(NamedTuple):
 
     x: Tensor
     y: Tensor | None = None
+    group: tuple[str, ...] | None = None
+    """What each row belongs to, by name, where groups are to be compared."""
+
+    def at(self, chosen: Tensor) -> "Sample":
+        """The rows at the indices ``chosen``, in that order, or those that a mask marks."""
+        y = None if self.y is None else self.y[chosen.to(self.y.device)]
+        rows = torch.arange(len(self.x))[chosen.cpu()].tolist() if self.group else []
+        group = None if self.group is None else tuple(self.group[row] for row in rows)
+        return Sample(self.x[chosen.to(self.x.device)], y, group)
+
+
+def drawn(x: Tensor, count: int, generator: Generator) -> Tensor:
+    """At most ``count`` rows of ``x [n, ...]``, in random order, without replacement."""
+    return x[torch.randperm(len(x), generator=generator, device=generator.device)[:count].to(x.device)]
 
 
 def check_sample_pair(sample: Sample, name: str) -> Sample:
     """Return ``sample`` if its inputs are valid and it has one label per input, or none at all."""
     check_inputs(sample.x, f"{name}.x")
+    if sample.group is not None and len(sample.group) != len(sample.x):
+        raise ValueError(f"{name}.group has {len(sample.group)} names for {len(sample.x)} samples: pass one each")
     if sample.y is None:
         return sample
     if not isinstance(sample.y, Tensor):
@@ -47,14 +63,13 @@ def stratified_split(sample: Sample, *, fraction: float = 0.15, generator: Gener
     check_level(fraction, "fraction")
     if (n := len(check_sample_pair(sample, "sample").x)) < 2:
         raise ValueError(f"a sample of {n} cannot be split: pass at least 2 samples")
-    stratified = sample.y is not None and not sample.y.is_floating_point()
-    groups = sample.y if stratified and sample.y is not None else torch.zeros(n, dtype=torch.long)
+    groups = torch.zeros(n, dtype=torch.long) if sample.y is None or sample.y.is_floating_point() else sample.y
     order = torch.randperm(n, generator=generator, device=generator.device).to(groups.device)
     held_out = torch.zeros(n, dtype=torch.bool, device=groups.device)
     values, counts = groups.unique(return_counts=True)
     for group, size in zip(values, _shares(counts.tolist(), round(fraction * n)), strict=True):
         held_out[order[groups[order] == group][:size]] = True
-    return _part(sample, ~held_out), _part(sample, held_out)
+    return sample.at(~held_out), sample.at(held_out)
 
 
 def _shares(counts: list[int], total: int) -> list[int]:
@@ -76,8 +91,3 @@ def _shares(counts: list[int], total: int) -> list[int]:
             break
         sizes[min(movable, key=lambda i: abs(sizes[i] + step - exact[i]) / counts[i])] += step
     return sizes
-
-
-def _part(sample: Sample, chosen: Tensor) -> Sample:
-    x = sample.x[chosen.to(sample.x.device)]
-    return Sample(x, None if sample.y is None else sample.y[chosen.to(sample.y.device)])

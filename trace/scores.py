@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any, Literal, NamedTuple
 
 from .diagnostic import FORMS, Form, Values, bound_core, bound_full, emp_shift, model_change, scaled
+from .statements import CHANGE, DIRECT, Constants, bound_difference, bound_direct
 
 SINKHORN_SLACK = 1e-3
 """A debiased Sinkhorn divergence this far below 0 is a numerical zero; it counts as 0."""
@@ -30,9 +31,10 @@ MIN_CANDIDATES = 3
 class Score(NamedTuple):
     """One score, for numbers and for columns."""
 
-    kind: Literal["anchor", "gate", "proxy", "bound", "term", "baseline"]
-    """What it is for: "anchor" reads the anchor's inputs alone, "gate" predicts harm, "proxy" ranks with a calibrated
-    scale, "bound" and "term" are the bounds on |Delta R| and what they are made of, "baseline" is a rival."""
+    kind: Literal["anchor", "slice", "labelled", "gate", "proxy", "bound", "term", "baseline"]
+    """What it is for: "anchor" reads the anchor's inputs alone, "slice" their worst part, "labelled" their labels too;
+    "gate" predicts harm, "proxy" ranks with a calibrated scale, "bound" and "term" are the bounds on |Delta R| and what
+    they are made of, "baseline" is a rival."""
     label: str
     """In tables and figures."""
     units: Literal["share", "error", "logits", "loss", "nats", "features", "norm"]
@@ -44,6 +46,10 @@ class Score(NamedTuple):
     """In words, for the verdicts of a gate; empty where no gate decides by it."""
     sign: Literal[1, -1] = 1
     """1 where higher is more harm."""
+    signed: bool = False
+    """Whether it can be negative."""
+    with_labels: str = "risk_change"
+    """Which score of labels can tell whether what this one sees without them is harm or help."""
 
     def harm(self, values: Values) -> Any:
         """The value with its sign set so that higher predicts more harm."""
@@ -51,8 +57,8 @@ class Score(NamedTuple):
 
 
 def _with_shift(scale: str, distance: str) -> Callable[[Values], Any]:
-    """``M_l2 + scale max(distance, 0)``."""
-    return lambda v: v["output_distance"] + scaled(v[scale], v[distance])
+    """``M_l2 + scale max(distance, 0)``, on held-out target rows: those that trained Q~ flatter it."""
+    return lambda v: v["held_out_distance"] + scaled(v[scale], v[distance])
 
 
 def _proxy(distance: str) -> Callable[[Values], Any]:
@@ -75,27 +81,104 @@ _SHIFT: dict[Form, tuple[str, ...]] = {
 _NAMES: dict[Form, tuple[str, str]] = {"ot": ("OT", "transport"), "mmd": ("MMD", "MMD"), "hybrid": ("hybrid", "hybrid")}
 
 
-def _anchor(name: str, label: str, units: Literal["share", "loss"], meaning: str) -> dict[str, Score]:
-    return {name: Score("anchor", label, units, (name,), itemgetter(name), meaning)}
+_SUFFIX: dict[Constants, str] = {"seen": "", "certified": "_certified"}
+_FROM: dict[Constants, str] = {"seen": ", steepest seen", "certified": ", certified"}
+
+
+def _read(
+    kind: Literal["anchor", "slice", "labelled"],
+    name: str,
+    label: str,
+    units: Literal["share", "loss"],
+    meaning: str,
+    *,
+    signed: bool = False,
+    with_labels: str = "risk_change",
+) -> dict[str, Score]:
+    """A score that is one number of the diagnostic."""
+    score = Score(kind, label, units, (name,), itemgetter(name), meaning, signed=signed, with_labels=with_labels)
+    return {name: score}
 
 
 SCORES: dict[str, Score] = {
-    **_anchor("anchor_disagreement", "anchor disagreement", "share", "share of predictions on the anchor that change"),
-    **_anchor("anchor_worst_label", "anchor bound", "loss", "largest change of the anchor's risk under any labels"),
-    **_anchor(
-        "anchor_lipschitz", "anchor output distance", "loss", "Lipschitz bound on the change of the anchor's risk"
+    **_read(
+        "anchor",
+        "anchor_disagreement",
+        "anchor disagreement",
+        "share",
+        "share of predictions on the anchor that change",
+        with_labels="error_change",
     ),
-    **_anchor(
+    **_read(
+        "anchor",
+        "anchor_worst_label",
+        "anchor bound",
+        "loss",
+        "largest change of the anchor's risk under any labels",
+    ),
+    **_read(
+        "anchor",
+        "anchor_lipschitz",
+        "anchor output distance",
+        "loss",
+        "Lipschitz bound on the change of the anchor's risk",
+    ),
+    **_read(
+        "anchor",
         "anchor_plug_in",
         "anchor plug-in",
         "loss",
         "change of the anchor's risk if the old model's beliefs are right",
+        signed=True,
+    ),
+    **_read(
+        "anchor",
+        "anchor_error_plug_in",
+        "anchor error plug-in",
+        "share",
+        "rise of the anchor's error rate if the old model's beliefs are right",
+        with_labels="error_change",
+    ),
+    **_read(
+        "slice",
+        "class_disagreement",
+        "class disagreement",
+        "share",
+        "largest share of predictions that change in any class that the old model predicts",
+        with_labels="recall_drop",
+    ),
+    **_read(
+        "slice",
+        "group_disagreement",
+        "group disagreement",
+        "share",
+        "largest share of predictions that change in any group (--group)",
+        with_labels="group_error_rise",
+    ),
+    **_read("labelled", "error_change", "error change", "share", "change of the anchor's error rate", signed=True),
+    **_read("labelled", "risk_change", "risk change", "loss", "change of the anchor's risk", signed=True),
+    **_read("labelled", "recall_drop", "fall of recall", "share", "largest fall of recall in any class", signed=True),
+    **_read(
+        "labelled",
+        "group_error_rise",
+        "group error rise",
+        "share",
+        "largest rise of the error rate in any group (--group)",
+        signed=True,
+    ),
+    **_read(
+        "labelled",
+        "tail_loss_rise",
+        "tail of the loss change",
+        "loss",
+        "mean rise of the loss over the worst 5% of anchor rows",
+        signed=True,
     ),
     "trace_w": Score(
         "gate",
         "TRACE-W",
         "logits",
-        ("output_distance", "sensitivity_target", "transport"),
+        ("held_out_distance", "sensitivity_target", "transport"),
         _with_shift("sensitivity_target", "transport"),
         "gate score TRACE-W",
     ),
@@ -103,21 +186,20 @@ SCORES: dict[str, Score] = {
         "gate",
         "TRACE-MMD",
         "logits",
-        ("output_distance", "rkhs_norm", "mmd"),
+        ("held_out_distance", "rkhs_norm", "mmd"),
         _with_shift("rkhs_norm", "mmd"),
         "gate score TRACE-MMD",
     ),
-    "output_distance": Score(
+    "held_out_distance": Score(
         "gate",
         "model change",
         "logits",
-        ("output_distance",),
-        itemgetter("output_distance"),
-        "mean distance M_l2 between the models' outputs",
+        ("held_out_distance",),
+        itemgetter("held_out_distance"),
+        "mean distance M_l2 between the models' outputs on held-out target rows",
     ),
-    "model_change": Score(
-        "term", "model change", "loss", _CHANGE, model_change, "model change L_ell M_l2 on the target"
-    ),
+    "output_distance": Score("term", "model change", "logits", ("output_distance",), itemgetter("output_distance")),
+    "model_change": Score("term", "model change", "loss", _CHANGE, model_change),
     **{
         f"bound_{form}": Score(
             "bound",
@@ -138,6 +220,26 @@ SCORES: dict[str, Score] = {
             _bound(bound_full, form),
         )
         for form in FORMS
+    },
+    **{
+        f"bound_direct{_SUFFIX[kind]}": Score(
+            "bound",
+            f"two-term bound{_FROM[kind]}",
+            "loss",
+            ("lipschitz_loss", "held_out_distance", *DIRECT[kind], "wasserstein1_input"),
+            partial(bound_direct, constants=kind),
+        )
+        for kind in _SUFFIX
+    },
+    **{
+        f"bound_difference{_SUFFIX[kind]}": Score(
+            "bound",
+            f"bound of the difference{_FROM[kind]}",
+            "loss",
+            ("capped_change", "lipschitz_loss", CHANGE[kind], "wasserstein1_input"),
+            partial(bound_difference, constants=kind),
+        )
+        for kind in _SUFFIX
     },
     **{
         f"emp_shift_{form}": Score(

@@ -8,6 +8,7 @@ from typing import Literal
 
 from .checks import check_count, check_level, check_positive
 from .estimators.kernels import KernelName, check_kernel
+from .estimators.sinkhorn import TOL
 from .losses import BoundConvention
 
 
@@ -26,6 +27,8 @@ class Settings:
     """The published proxy (squared units), or the distance the theorem needs."""
     epsilon: float = 0.1
     num_iters: int = 200
+    tol: float = TOL
+    """By how much Sinkhorn's marginals may be off in total; ``num_iters`` are the most sweeps towards that."""
     kernel: KernelName = "rbf"
     bandwidth: float | None = None
     """Of the kernel; the median heuristic if absent."""
@@ -40,12 +43,17 @@ class Settings:
     mmd_constant: float | None = None
     """C_kappa of the MMD remainder; the explicit inequality for bounded kernels if absent."""
     batch_size: int = 1024
+    input_diameter: float | None = None
+    """Largest Euclidean distance between two possible inputs, where it is known: with it, and certified constants, the
+    two-term bounds hold without further assumptions."""
 
     def __post_init__(self) -> None:
         for name in ("q", "delta", "eta"):
             check_level(getattr(self, name), name)
-        for name in ("c_h", "epsilon", "w1_constant"):
+        for name in ("c_h", "epsilon", "tol", "w1_constant"):
             check_positive(getattr(self, name), name)
+        if self.input_diameter is not None:
+            check_positive(self.input_diameter, "input_diameter")
         for name in ("num_iters", "batch_size", "mmd_samples"):
             check_count(getattr(self, name), name)
         if self.mmd_samples < 2:

@@ -3,11 +3,12 @@
 Both add to the run that is active, and open one of their own where none is.
 """
 
-import importlib
 import math
+from dataclasses import asdict
 from typing import Any
 
 from .diagnostic import Diagnostic
+from .io.errors import require
 from .report.text import to_markdown
 
 
@@ -23,10 +24,10 @@ def log_wandb(diagnostic: Diagnostic, run: Any = None, *, prefix: str = "trace",
         prefix: of all names; one per anchor keeps several apart.
         step: of the metrics, as in ``run.log``.
     """
-    wandb = _library("wandb", "wandb")
+    wandb = require("wandb", purpose="log_wandb")
     given = run or wandb.run
     active = given or wandb.init(project="trace")
-    active.config.update({prefix: _settings(diagnostic)}, allow_val_change=True)
+    active.config.update({prefix: asdict(diagnostic.settings)}, allow_val_change=True)
     active.log(metrics(diagnostic, prefix=prefix), step=step)
     for name, why in diagnostic.reasons.items():
         active.summary[f"{prefix}/reasons/{name}"] = why
@@ -39,24 +40,13 @@ def log_mlflow(diagnostic: Diagnostic, *, prefix: str = "trace", step: int | Non
 
     Args as in `log_wandb`.
     """
-    mlflow = _library("mlflow", "mlflow-skinny")
+    mlflow = require("mlflow", purpose="log_mlflow")
     if opened := mlflow.active_run() is None:
         mlflow.start_run()
     try:
-        mlflow.log_params({f"{prefix}/{name}": value for name, value in _settings(diagnostic).items()})
+        mlflow.log_params({f"{prefix}/{name}": value for name, value in asdict(diagnostic.settings).items()})
         mlflow.log_metrics(metrics(diagnostic, prefix=prefix), step=step)
         mlflow.log_text(to_markdown(diagnostic), f"{prefix}/diagnostic.md")
     finally:
         if opened:
             mlflow.end_run()
-
-
-def _settings(diagnostic: Diagnostic) -> dict[str, Any]:
-    return dict(diagnostic.as_dict()["settings"])
-
-
-def _library(package: str, distribution: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{package} is not installed: pip install {distribution}") from error

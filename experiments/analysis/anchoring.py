@@ -1,7 +1,5 @@
 """The `anchoring` records as one table of updates, and the update that each method takes at equal target accuracy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -9,10 +7,10 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame
 
-from trace.stats.bootstrap import BootstrapInterval
+from trace.stats.jackknife import StudentInterval
 
 from ..engine.records import Record
-from .repeats import one_setting
+from .frame import one_setting
 from .summary import mean_interval
 
 TOLERANCE = 0.01
@@ -89,7 +87,7 @@ def at_equal_accuracy(part: DataFrame, method: str) -> DataFrame:
     return eligible.loc[eligible.groupby("seed")["restraint"].idxmax()].reset_index(drop=True)
 
 
-def difference(part: DataFrame, method: str, other: str, column: str) -> BootstrapInterval:
+def difference(part: DataFrame, method: str, other: str, column: str) -> StudentInterval:
     """Mean paired difference of two methods over seeds, at equal target accuracy; below 0 the first has less."""
     return mean_interval(at_equal_accuracy(part, method)[column] - at_equal_accuracy(part, other)[column])
 

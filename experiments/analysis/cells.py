@@ -1,20 +1,16 @@
 """Numbers as tables and ledger print them."""
 
-from __future__ import annotations
-
 import math
 
 from pandas import DataFrame, Series
 
-from trace.stats.bootstrap import BootstrapInterval
+from trace.stats.jackknife import StudentInterval
 
 MISSING = "missing"
 """What a cell says whose records do not exist."""
-FEW = 10
-"""Seeds; of fewer a percentile interval is clearly too narrow (of 4 it covers a normal mean in 79% of draws)."""
 
 
-def interval(found: BootstrapInterval, form: str = "{:.3f}") -> str:
+def interval(found: StudentInterval, form: str = "{:.3f}") -> str:
     """``estimate [lower, upper]``, or what there is of it: the estimate alone, or why there is none."""
     if math.isnan(found.estimate):
         return found.reason or MISSING
@@ -30,9 +26,6 @@ def spread(values: Series) -> str:
 
 
 def interval_kind(frame: DataFrame) -> str:
-    """What the intervals of a table are worth: over how many seeds of each world they are."""
+    """What the intervals of a table are: over how many seeds of each world."""
     counts = sorted(set(frame.groupby("world")["seed"].nunique()))
-    shown = " or ".join(map(str, counts)) or "no"
-    return f"95% percentile interval over {shown} seeds" + (
-        ", too narrow for so few" if min(counts, default=0) < FEW else ""
-    )
+    return f"95% interval, Student's t over {' or '.join(map(str, counts)) or 'no'} seeds"

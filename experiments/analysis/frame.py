@@ -1,9 +1,8 @@
 """Stored cells as one table of pairs: estimates, the terms and bounds that follow from them, and scores.
 
-The formulas are those of `trace.scores`, over whole columns.
+The formulas are those of `trace.scores`, over whole columns. Records that a table would mix, two settings under what it
+takes for one run, are refused.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +14,9 @@ from pandas import DataFrame, Series
 from trace.baselines import BASELINES
 from trace.diagnostic import model_change
 from trace.scores import SCORES, Candidate, calibrate_c_h
+
+from ..engine.errors import UserError
+from ..engine.records import Record
 
 
 def stack_pairs(parts: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> DataFrame:
@@ -32,13 +34,16 @@ def stack_pairs(parts: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> DataF
 def derived(frame: DataFrame) -> DataFrame:
     """Terms, bounds and scores from estimates: every formula of the library whose parts are there.
 
-    c_h of the bounds is 1 where a record does not say; the proxies have a calibrated one (`proxies`).
+    c_h of the bounds is 1 where a record does not say; the proxies have a calibrated one (`proxies`). Records from
+    before the output distance was measured on held-out target rows have that of the training rows in its place.
     """
-    f = frame.assign(mmd=np.sqrt(np.maximum(frame["mmd_squared"], 0)))
-    if "c_h" not in f:
-        f["c_h"] = 1.0
-    f["abs_risk_change"] = np.abs(f["risk_change"])
-    f["model_change_squared"] = model_change({**f, "output_distance": f["output_distance_squared"]})
+    f = frame.assign(
+        mmd=np.sqrt(np.maximum(frame["mmd_squared"], 0)),
+        c_h=frame.get("c_h", 1.0),
+        abs_risk_change=np.abs(frame["risk_change"]),
+        held_out_distance=frame.get("held_out_distance", frame["output_distance"]),
+        model_change_squared=model_change({**frame, "output_distance": frame["output_distance_squared"]}),
+    )
     for name, score in {**SCORES, **BASELINES}.items():
         if score.kind != "proxy" and name not in f and set(score.parts) <= set(f):
             f[name] = score.harm(f)
@@ -60,16 +65,15 @@ def calibration(development: DataFrame, evaluation: DataFrame) -> dict[str, floa
 
     NaN, and with it the proxies, without development candidates or where their median change or shift is 0.
     """
-    if development.empty:
-        return {"distance": np.nan, "mmd": np.nan}
-    change, sensitivity = development["output_distance"].tolist(), development["sensitivity_target"].tolist()
-    found = {}
-    for distance in ("distance", "mmd"):
-        measured = zip(_names(development), change, sensitivity, development[distance].tolist(), strict=True)
-        defined = min(np.median(development["sensitivity_target"] * development[distance]), np.median(change)) > 0
-        candidates = [Candidate(*m) for m in measured]
-        found[distance] = calibrate_c_h(candidates, evaluation=_names(evaluation)).c_h if defined else np.nan
-    return found
+    return {distance: _c_h(development, evaluation, distance) for distance in ("distance", "mmd")}
+
+
+def _c_h(development: DataFrame, evaluation: DataFrame, distance: str) -> float:
+    change, sensitivity, moved = (development[name] for name in ("output_distance", "sensitivity_target", distance))
+    if development.empty or not min(np.median(sensitivity * moved), np.median(change)) > 0:
+        return np.nan
+    measured = zip(_names(development), change.tolist(), sensitivity.tolist(), moved.tolist(), strict=True)
+    return calibrate_c_h([Candidate(*m) for m in measured], evaluation=_names(evaluation)).c_h
 
 
 def _names(frame: DataFrame) -> list[str]:
@@ -83,3 +87,28 @@ def proxies(frame: DataFrame, c_h: dict[str, float]) -> dict[str, Series]:
     """TRACE-Proxy with either distance (``app:proxy-and-cal``)."""
     scales = {"proxy_ot": c_h["distance"], "proxy_mmd": c_h["mmd"]}
     return {name: SCORES[name].harm({**frame, "c_h": scale}) for name, scale in scales.items()}
+
+
+def one_setting(experiment: str, runs: Iterable[tuple[dict[str, Any], Record]]) -> None:
+    """Each run as what a table knows it by, and its config.
+
+    Raises:
+        UserError: where two have the same name, with the keys that differ.
+    """
+    seen: dict[tuple[Any, ...], Record] = {}
+    for about, config in runs:
+        key = tuple(about.values())
+        if key in seen:
+            _refuse(experiment, about, seen[key], config)
+        seen[key] = config
+
+
+def _refuse(experiment: str, about: dict[str, Any], first: Record, second: Record) -> None:
+    named = ", ".join(f"{name} {value}" for name, value in about.items())
+    keys = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
+    what = "; ".join(f"{name}: {first.get(name)} and {second.get(name)}" for name in keys) or "nothing"
+    raise UserError(
+        f"{experiment} has two records of {named}, which differ in {what}. A table shows one setting: give each a "
+        f"variant of its own (configs/{experiment}/NAME.yaml, then --profile NAME), and delete the other's lines from "
+        f"{experiment}.jsonl"
+    )

@@ -1,8 +1,7 @@
-"""Pairs of which one cause alone was turned: the step size of the fine-tuning, or the severity of the shift."""
-
-from __future__ import annotations
+"""Pairs of which one cause alone was turned: step size of the fine-tuning, severity of the shift, or sample size."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from pandas import DataFrame
@@ -10,17 +9,21 @@ from pandas import DataFrame
 from ..engine.records import Record
 from .frame import stack_pairs
 
+KNOBS = {"lr": "finetune_lr", "severity": "severity", "n": "n_target"}
+"""The column of what is turned."""
+
 
 def isolation_frame(records: Iterable[Record]) -> DataFrame:
     """All pairs of the `isolation` records; ``knob`` is the value of what ``vary`` names."""
     frame = stack_pairs(
-        (
-            {**{name: r["config"][name] for name in ("world", "vary", "n", "c_h")}, **r["metrics"]["remainders"]},
-            r["metrics"]["columns"],
-        )
-        for r in records
+        ({**_about(r["config"]), **r["metrics"]["remainders"]}, r["metrics"]["columns"]) for r in records
     )
-    return frame.assign(knob=np.where(frame["vary"] == "lr", frame["finetune_lr"], frame["severity"]))
+    return frame.assign(knob=np.select([frame["vary"] == name for name in KNOBS], [frame[c] for c in KNOBS.values()]))
+
+
+def _about(config: Record) -> dict[str, Any]:
+    same = {name: config[name] for name in ("world", "vary", "n", "c_h")}
+    return {**same, "n_target": config.get("n_target") or config["n"]}
 
 
 def leak(frame: DataFrame, name: str) -> float:

@@ -1,7 +1,5 @@
 """The numbers that the paper prints, under the paper's own labels."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 NEAR = 1.5

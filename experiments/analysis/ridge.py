@@ -1,7 +1,5 @@
 """What the ridge table, figure and claims read from stored records."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable
@@ -47,9 +45,9 @@ def closed_forms(records: list[Record]) -> list[Record]:
     return list(problems.values())
 
 
-def samples(records: list[Record]) -> list[Record]:
-    """The finite part, one per problem and seed."""
-    return part(records, "finite")
+def samples(records: list[Record], loss: str = "squared") -> list[Record]:
+    """The finite part, one per problem and seed, diagnosed with a loss."""
+    return part([r for r in records if r["config"].get("loss", "squared") == loss], "finite")
 
 
 def with_change(closed: list[Record]) -> list[Record]:
@@ -64,8 +62,7 @@ def diagnostics(finite: list[Record]) -> DataFrame:
 
 def closed_slope(closed: list[Record], name: str, regime: str = "small") -> Spread:
     """Median slope of a closed form over problems, with the widest ends of their intervals."""
-    fits = [r["slopes"][regime].get(name, [None]) for r in closed]
-    fits = [fit for fit in fits if fit[0] is not None]
+    fits = [fit for r in closed if (fit := r["slopes"][regime].get(name, [None]))[0] is not None]
     if not fits:
         return UNDEFINED
     estimates, lower, upper, _ = zip(*fits, strict=True)

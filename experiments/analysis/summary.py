@@ -1,35 +1,34 @@
 """What every study asks of a frame: means and rank correlations with intervals over seeds, and coverage of a bound."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
-import numpy as np
 from pandas import DataFrame, Series
 
-from trace.stats.bootstrap import BootstrapInterval, bootstrap, clustered_bootstrap
+from trace.stats.jackknife import StudentInterval, jackknife_interval, student_interval
 from trace.stats.metrics import spearman
 
-RESAMPLES = 500
+mean_interval = student_interval
+"""The mean over seeds, one value each, with a 95% interval of Student's t."""
+
+ANY = (-math.inf, math.inf)
 
 
-def mean_interval(values: Series) -> BootstrapInterval:
-    """The mean over seeds with a 95% bootstrap interval."""
-    return bootstrap(np.mean, values, generator=np.random.default_rng(0))
+def over_units(
+    statistic: Any, *factors: Series, columns: tuple[Series, ...], limits: tuple[float, float] = ANY
+) -> StudentInterval:
+    """A statistic of columns with a 95% interval over seeds, or over seeds and candidates.
 
-
-def over_seeds(statistic: Any, seeds: Series, *columns: Series) -> BootstrapInterval:
-    """A statistic of columns with a 95% interval over seeds; NaN where a column is undefined in some row."""
+    NaN where a column is undefined in some row; ``limits`` are those of the statistic.
+    """
     if any(column.isna().any() for column in columns):
-        return BootstrapInterval(math.nan, math.nan, math.nan, 0.95, 0, 0)
-    generator = np.random.default_rng(0)
-    return clustered_bootstrap(statistic, seeds, *columns, generator=generator, num_resamples=RESAMPLES)
+        return StudentInterval(math.nan, math.nan, math.nan, 0.95, math.nan)
+    return jackknife_interval(statistic, *factors, columns=columns, limits=limits)
 
 
-def rank_correlation(frame: DataFrame, score: str, target: str = "abs_risk_change") -> BootstrapInterval:
+def rank_correlation(frame: DataFrame, score: str, target: str = "abs_risk_change") -> StudentInterval:
     """Spearman's rho of a score with |Delta R| over all rows, with an interval over seeds (``app:common-impl``)."""
-    return over_seeds(spearman, frame["seed"], frame[score], frame[target])
+    return over_units(spearman, frame["seed"], columns=(frame[score], frame[target]), limits=(-1, 1))
 
 
 def covers(frame: DataFrame, bound: str) -> tuple[float, float]:

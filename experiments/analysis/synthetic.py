@@ -1,7 +1,5 @@
 """Pairs of the synthetic worlds: the evaluated grid, and the rows that the paper prints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -56,14 +54,12 @@ def evaluated_pairs(records: Iterable[Record]) -> DataFrame:
 
 def travelling_pairs(records: Iterable[Record]) -> DataFrame:
     """The evaluated pairs whose labels moved with the points, as the published sizes need."""
-    frame = evaluated_pairs(records)
-    return frame[frame["variant"] == "labels travel"]
+    return evaluated_pairs(records).query("variant == 'labels travel'")
 
 
 def plain_pairs(records: Iterable[Record]) -> DataFrame:
     """The evaluated pairs of every world as its file has it."""
-    frame = evaluated_pairs(records)
-    return frame[frame["plain"]]
+    return evaluated_pairs(records).query("plain")
 
 
 def defined(frame: DataFrame, *scores: str) -> bool:
@@ -91,8 +87,7 @@ def ratio_deciles(frame: DataFrame, bound: str) -> DataFrame:
 
 def published_pairs(records: Iterable[Record]) -> DataFrame:
     """Pairs drawn as for the published table."""
-    frame = synthetic_frame(records)
-    return frame[frame["shared_draw"]]
+    return synthetic_frame(records).query("shared_draw")
 
 
 def excerpt_part(frame: DataFrame, row: ExcerptRow, model: str) -> DataFrame:

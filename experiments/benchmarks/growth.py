@@ -19,7 +19,7 @@ from trace.selection import mmdmin, w1min
 from trace.training.stack import Stack
 
 from ..engine.records import Record
-from .case import unit_samples
+from . import unit_samples
 
 SIZES = {"cpu": [1000, 2000, 5000, 10_000, 20_000, 50_000], "smoke": [60, 120]}
 DIM = {"cpu": 64, "smoke": 8}

@@ -2,23 +2,20 @@
 
     python -m experiments benchmark --case "full size"
 
-In the form of `experiments.benchmarks.case`; the value is the objective, or the distance.
+The value is the objective, or the distance.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from trace import Settings
 from trace.estimators import mmd, sinkhorn_divergence
 from trace.estimators.kernels import thinned
 from trace.selection import mmdmin, w1min
 
-from .case import BenchmarkCase, Contender, Target, unit_samples
+from . import BenchmarkCase, Contender, Target, unit_samples
 
 ROWS = Settings().mmd_samples
 MEMORY = 8e9
@@ -28,7 +25,7 @@ MEMORY = 8e9
 def cases(size: dict[str, int]) -> list[BenchmarkCase]:
     """One batch of all labels, and both distances between all of the source and all of the pool."""
     n, m, d, count = (size[name] for name in ("n_source", "n_pool", "d_features", "count_selected"))
-    measured: dict[str, tuple[str, Callable[[Tensor, Tensor], float]]] = {
+    measured: dict[str, tuple[str, Contender]] = {
         "mmdmin": (f", choose {count}", lambda x, y: mmdmin(x, y, count).objective),
         "w1min": (f", choose {count}", lambda x, y: w1min(x, y, count, generator=_generator()).objective),
         "Sinkhorn": (", 5 draws of 10000", lambda x, y: sinkhorn_divergence(x, y, generator=_generator()).value),
@@ -38,18 +35,13 @@ def cases(size: dict[str, int]) -> list[BenchmarkCase]:
         BenchmarkCase(
             f"full size, {name}",
             f"{n} x {m} x {d}{what}",
-            partial(_contenders, n, m, d, function),
+            partial(unit_samples, n, m, d),
+            {"ours": function},
             (Target("ours", "bytes", at_most=MEMORY),),
             once=True,
         )
         for name, (what, function) in measured.items()
     ]
-
-
-def _contenders(
-    n: int, m: int, d: int, function: Callable[[Tensor, Tensor], float], generator: Generator
-) -> dict[str, Contender]:
-    return {"ours": partial(function, *unit_samples(n, m, d, generator))}
 
 
 def _generator() -> Generator:

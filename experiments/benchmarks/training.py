@@ -1,6 +1,4 @@
-"""Benchmark cases of training, in the form of `experiments.benchmarks.case`."""
-
-from __future__ import annotations
+"""Benchmark cases of training."""
 
 from functools import partial
 
@@ -13,34 +11,34 @@ from trace.training.stack import Stack
 from trace.worlds import world
 
 from ..pairs.train import labels
-from .case import BenchmarkCase, Contender, Target
+from . import BenchmarkCase, Target
 
 LR = 1e-2
 EPOCHS = 2
 
 
 def cases(size: dict[str, int]) -> list[BenchmarkCase]:
-    """Many small perceptrons as one stack against a loop with torch's own Adam; the value is their mean loss."""
+    """Many small perceptrons as one stack against a loop with torch's own Adam; the value is their mean loss.
+
+    What a sweep gains: an hour of training in a loop takes 12 minutes at most in batches of 64, 24 in larger ones.
+    """
     k, n = size["k_stack"], size["n_stack"]
     return [
         BenchmarkCase(
             f"training, batches of {batch_size}",
             f"{k} perceptrons, {EPOCHS} epochs of {n}",
-            partial(_contenders, k, n, batch_size),
-            (Target("loop over models", "time", at_least=10),) if batch_size == 64 else (),
+            partial(_drawn, k, n, batch_size),
+            {"ours": _stacked, "loop over models": _looped},
+            (Target("loop over models", "time", at_least=gain),),
         )
-        for batch_size in (64, 256)
+        for batch_size, gain in ((64, 5.0), (256, 2.5))
     ]
 
 
-def _contenders(k: int, n: int, batch_size: int, generator: Generator) -> dict[str, Contender]:
+def _drawn(k: int, n: int, batch_size: int, generator: Generator) -> tuple[Stack, Tensor, Tensor, int]:
     drawn = [world("moons_warp").target(n, generator=generator) for _ in range(k)]
     x, y = torch.stack([sample.x for sample in drawn]), torch.stack([labels(sample) for sample in drawn])
-    first = Stack.draw([2, 64, 64, 2], [generator] * k, activation="tanh")
-    return {
-        "ours": partial(_stacked, first, x, y, batch_size),
-        "loop over models": partial(_looped, first, x, y, batch_size),
-    }
+    return Stack.draw([2, 64, 64, 2], [generator] * k, activation="tanh"), x, y, batch_size
 
 
 def _orders(k: int) -> list[Generator]:

@@ -1,43 +1,31 @@
-"""What the paper says about the deployment gate (`app:domainnet-gate`), judged by the records of `gate`."""
+"""What is measured for the claims about the deployment gate (`app:domainnet-gate`), from the records of `gate`."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from pandas import DataFrame, Series
 
+from trace.scores import SCORES as LIBRARY
+from trace.stats.jackknife import StudentInterval
 from trace.stats.metrics import auprc, auroc
 
 from ..analysis.cells import interval
-from ..analysis.gate import (
-    SCORES,
-    alarm,
-    area,
-    both_kinds,
-    correlation,
-    harmful,
-    lead,
-    resample,
-    resolvable,
-    subsets,
-)
-from ..analysis.paper import GATE, GATE_RHO, GATE_TAU
-from ..analysis.summary import covers
+from ..analysis.gate import SCORES, alarm, area, both_kinds, ceiling, correlation, harmful, lead, subsets
+from ..analysis.summary import covers, over_units
 from ..engine.records import Record
-from .ledger import Finding, Verdict, grade, unfinished
-from .standin import Rule, on_both, on_stand_in
-
-LABEL = "app:domainnet-gate"
-NEAR = 0.02
-"""How far below the printed number a rank correlation or an area still counts as met."""
+from .ledger import LackingError, Measurement, measure, present
+from .rule import Estimated
 
 short = functools.partial(interval, form="{:.2f}")
+MSP = ("negative_msp_source", "msp_source", "negative_msp_target", "msp_target")
+"""The paper does not say on which inputs its baseline is taken, and its two numbers need two signs."""
 
 
-class Updates(NamedTuple):
+@dataclass(frozen=True)
+class Updates:
     """The plain fine-tunes, and all updates; they are the same where no controls were run."""
 
     plain: DataFrame
@@ -48,200 +36,202 @@ class Updates(NamedTuple):
         return len(self.everything) > len(self.plain)
 
 
-def rule(judge: Callable[[Updates], Finding]) -> Rule:
-    """A rule on the updates of one data set; its intervals are over seeds, so one seed decides nothing."""
-
-    def judge_updates(records: list[Record]) -> Finding:
-        (_, plain), *others = subsets(records)
-        if plain["seed"].nunique() < 2:
-            return unfinished("gate", "two seeds with plain fine-tunes")
-        return judge(Updates(plain, others[0][1] if others else plain))
-
-    return judge_updates
+def updates(records: list[Record]) -> Updates:
+    """The updates of one replication; the intervals are over seeds, so one seed decides nothing."""
+    (_, plain), *others = subsets(records)
+    if plain["seed"].nunique() < 2:
+        raise LackingError("two seeds with plain fine-tunes")
+    return Updates(*(_as_published(frame) for frame in (plain, others[0][1] if others else plain)))
 
 
-@on_both(
-    "gate_rank_correlation",
-    "gate",
-    "tab:gate-tau-main",
-    "The gate score is an exceptionally strong predictor of deployment risk.",
-    published="rho = 0.944 over 20 candidates",
-)
-@rule
-def rank_correlation(updates: Updates) -> Finding:
-    found, change = (correlation(updates.plain, score) for score in ("trace_w", "output_distance"))
-    best = max(SCORES, key=lambda score: correlation(updates.plain, score).estimate)
-    highest = short(correlation(updates.plain, best))
-    return Finding(
-        measured=f"TRACE-W rho {short(found)} with signed Delta R",
-        runs=len(updates.plain),
-        verdict=grade(found.estimate >= GATE_RHO["trace"] - NEAR, found.lower > 0),
-        why=f"Model change alone has {short(change)}; the highest is {SCORES[best]} with {highest}.",
-    )
+def _as_published(frame: DataFrame) -> DataFrame:
+    """The paper's gate scores take the output distance on S~, which Q~ was trained on; the library on held-out rows."""
+    on_training_rows = {**frame, "held_out_distance": frame["output_distance"]}
+    return frame.assign(**{name: LIBRARY[name].harm(on_training_rows) for name in ("trace_w", "trace_mmd")})
 
 
-@on_both(
-    "gate_outperforms_msp",
-    "gate",
-    LABEL,
-    "The gate score outperforms -MSP in rank correlation with harm.",
-    published="rho 0.944 against -0.874",
-)
-@rule
-def outperforms_msp(updates: Updates) -> Finding:
-    """Against the better of both signs, since the paper's own numbers need one and the other."""
-    frame = updates.plain
-    rhos = {score: correlation(frame, score) for score in ("negative_msp_source", "msp_source")}
-    leads = {score: lead(frame, "trace_w", score) for score in rhos}
-    better = max(rhos, key=lambda score: rhos[score].estimate)
-    return Finding(
-        measured="; ".join(f"TRACE-W minus {SCORES[score]} {interval(gap, '{:+.2f}')}" for score, gap in leads.items()),
-        runs=len(frame),
-        verdict=grade(leads[better].lower > 0, leads[better].estimate > 0),
-        why=f"In rho, paired; judged by {SCORES[better]}, the better sign here, with {short(rhos[better])}.",
-    )
-
-
-def separates(tau: float) -> Rule:
-    (printed,) = [row for row in GATE if row.tau == tau]
-
-    @rule
-    def judge(updates: Updates) -> Finding:
-        frame = updates.plain
+def _of_both_kinds(frame: DataFrame, *taus: float) -> None:
+    for tau in taus:
         if not both_kinds(frame, tau):
-            share = f"{100 * harmful(frame, tau).mean():.0f}% of the updates are harmful at tau = {tau:.2f}"
-            return Finding(share, len(frame), "not run here", "An area needs harmful and harmless updates.")
-        areas = [area(frame, "trace_w", tau, metric) for metric in (auroc, auprc)]
-        met = areas[0].estimate >= printed.auroc_trace - NEAR and areas[1].estimate >= printed.auprc_trace - NEAR
-        msp = [area(frame, score, tau) for score in ("negative_msp_source", "msp_source")]
-        share = f"{100 * harmful(frame, tau).mean():.0f}% harmful"
-        return Finding(
-            measured=f"AUROC {short(areas[0])}, AUPRC {short(areas[1])}, {share}",
-            runs=len(frame),
-            verdict=grade(met, areas[0].lower > 0.5),
-            why=(
-                f"AUROC of model change alone {short(area(frame, 'output_distance', tau))}, of -MSP {short(msp[0])}, "
-                f"of +MSP {short(msp[1])}, of anchor disagreement {short(area(frame, 'anchor_disagreement', tau))}."
-            ),
-        )
-
-    return judge
+            share = f"{100 * harmful(frame, tau).mean():.0f}% harmful at tau = {tau:g}: no area is defined"
+            raise LackingError(f"harmful and harmless updates at tau = {tau:g}", share)
 
 
-@on_both(
-    "gate_harmful_share",
-    "gate",
-    LABEL,
-    "At tau = 0.13 more than half of the candidates are harmful.",
-    published="55% of 20",
-)
-@rule
-def harmful_share(updates: Updates) -> Finding:
-    frame = updates.plain
-    found = resample(frame, np.mean, 100.0 * harmful(frame, GATE_TAU), num_resamples=2000)
-    return Finding(
-        measured=f"{interval(found, '{:.0f}')}% above {GATE_TAU}",
-        runs=len(frame),
-        verdict=grade(found.estimate > 50, found.upper > 50),
-        why=(
-            "The share is that of the step sizes one tries, which were spaced beforehand: it says nothing about a "
-            "score."
-        ),
+@measure(updates)
+def gate_rank_correlation(found: Updates, score: str, target: str) -> Measurement:
+    rho, change = (correlation(found.plain, name, target) for name in (score, "held_out_distance"))
+    best = max(SCORES, key=lambda name: correlation(found.plain, name, target).estimate)
+    highest = short(correlation(found.plain, best, target))
+    return Measurement(
+        f"{SCORES[score]} rho {short(rho)} with signed Delta R",
+        len(found.plain),
+        {"rho": rho},
+        f"Model change alone has {short(change)}; the highest is {SCORES[best]} with {highest}.",
     )
 
 
-@on_both(
-    "gate_label_efficient",
-    "gate",
-    "abstract",
-    "The gate needs no fresh labels on the anchor domain and is reliable.",
-    published="AUROC 1.000 at tau = 0.13",
-)
-@rule
-def reliable_without_labels(updates: Updates) -> Finding:
+@measure(updates)
+def gate_reaches_the_ceiling(found: Updates, score: str, rho: float) -> Measurement:
+    """How far rho lies above what is asked, or above the ceiling that noise sets, if that is less."""
+    reached, top = correlation(found.plain, score), ceiling(found.plain)
+    goal = min(rho, top)
+    excess = Estimated(*(end - goal for end in (reached.estimate, reached.lower, reached.upper)))
+    return Measurement(
+        f"{SCORES[score]} rho {short(reached)}, asked {goal:.2f}",
+        len(found.plain),
+        {"excess": excess, "rho": reached},
+        f"A score that knew the true change would reach {top:.2f}, by the agreement of two halves of the test rows.",
+    )
+
+
+@measure()
+def gate_gradients_in_the_image(records: list[Record], score: str) -> Measurement:
+    """The same updates of the same Q, with gradients in the image and in features."""
+    in_image = [record for record in records if record["config"].get("gradient_in") == "input"]
+    present(in_image, "gradients in the image")
+    keys = {_update_of(record) for record in in_image}
+    in_features = [r for r in records if r["config"].get("gradient_in") != "input" and _update_of(r) in keys]
+    frames = [updates(part).plain.set_index(["seed", "name"]) for part in (in_image, in_features)]
+    other = frames[1][score].rename(f"{score}_in_features")
+    both = frames[0].join(other, how="inner").reset_index()
+    rhos = {place: correlation(both, name) for place, name in (("image", score), ("features", f"{score}_in_features"))}
+    ahead = lead(both, score, f"{score}_in_features")
+    shown = ", ".join(f"{short(rho)} with gradients in the {place}" for place, rho in rhos.items())
+    alike = correlation(both, score, f"{score}_in_features")
+    return Measurement(
+        f"{SCORES[score]} rho {shown}; lead {interval(ahead, '{:+.2f}')}",
+        len(both),
+        {"lead": ahead},
+        f"The two rank the updates alike with a rho of {short(alike)}.",
+    )
+
+
+def _update_of(record: Record) -> tuple[object, ...]:
+    config = record["config"]
+    names = ("data", "source", "target", "arch", "seed")
+    return (*(config.get(name) for name in names), config["candidate"]["name"])
+
+
+@measure(updates)
+def gate_outperforms_msp(found: Updates, score: str) -> Measurement:
+    leads = {SCORES[name]: lead(found.plain, score, name) for name in MSP}
+    rhos = ", ".join(f"{SCORES[name]} {short(correlation(found.plain, name))}" for name in MSP)
+    return Measurement(
+        f"{SCORES[score]} minus " + "; minus ".join(f"{title} {interval(f, '{:+.2f}')}" for title, f in leads.items()),
+        len(found.plain),
+        {"lead": leads},
+        f"In rho with signed Delta R, paired; rho of {rhos}.",
+    )
+
+
+@measure(updates)
+def gate_which_msp(found: Updates) -> Measurement:
+    rhos = {place: correlation(found.plain, f"negative_msp_{place}") for place in ("source", "target")}
+    return Measurement(
+        ", ".join(f"rho of -MSP on {place} {short(rho)}" for place, rho in rhos.items()),
+        len(found.plain),
+        dict(rhos),
+        "+MSP has the opposite sign; an AUROC of 0.98 needs the sign whose rho is positive.",
+    )
+
+
+@measure(updates)
+def gate_areas(found: Updates, score: str, tau: float) -> Measurement:
+    frame = found.plain
+    _of_both_kinds(frame, tau)
+    areas = {name: area(frame, score, tau, metric) for name, metric in (("AUROC", auroc), ("AUPRC", auprc))}
+    shown = ", ".join(f"{name} {short(value)}" for name, value in areas.items())
+    others = ("held_out_distance", *MSP, "anchor_disagreement")
+    listed = ", ".join(f"of {SCORES[name]} {short(area(frame, name, tau))}" for name in others)
+    return Measurement(
+        f"{shown}, {100 * harmful(frame, tau).mean():.0f}% harmful", len(frame), areas, f"AUROC {listed}."
+    )
+
+
+@measure(updates)
+def gate_robust_over_thresholds(found: Updates, score: str, taus: list[float]) -> Measurement:
+    """The AUROC at every threshold that has harmful and harmless updates."""
+    defined = [tau for tau in taus if both_kinds(found.plain, tau)]
+    if len(defined) < 2:
+        raise LackingError("two of the thresholds " + ", ".join(map(str, taus)) + " with harmful and harmless updates")
+    areas = {f"{tau:g}": area(found.plain, score, tau) for tau in defined}
+    spread = max(f.estimate for f in areas.values()) - min(f.estimate for f in areas.values())
+    return Measurement(
+        "AUROC " + ", ".join(f"{short(f)} at {tau}" for tau, f in areas.items()),
+        len(found.plain),
+        {"AUROC": areas},
+        f"From the best to the worst threshold it loses {spread:.2f}; {len(taus) - len(defined)} of {len(taus)} "
+        "thresholds have updates of one kind only.",
+    )
+
+
+@measure(updates)
+def gate_harmful_share(found: Updates, tau: float) -> Measurement:
+    frame = found.plain
+    share = over_units(np.mean, frame["seed"], frame["name"], columns=(harmful(frame, tau) * 1.0,), limits=(0, 1))
+    return Measurement(f"{short(share)} of updates above {tau}", len(frame), {"share": share})
+
+
+@measure(updates)
+def gate_label_efficient(found: Updates, score: str, tau: float) -> Measurement:
     """Also where the target does not show the harm, or shows one that is none."""
-    if not both_kinds(updates.plain, GATE_TAU):
-        return Finding("one kind of update only", len(updates.plain), "not run here", "An area needs both kinds.")
-    plain, everything = (area(frame, "trace_w", GATE_TAU) for frame in updates)
-    anchor = area(updates.everything, "anchor_disagreement", GATE_TAU)
-    measured = f"AUROC at {GATE_TAU} {short(plain)} on fine-tunes"
-    verdict: Verdict = grade(plain.lower > 0.9, plain.lower > 0.5)
-    why = "It needs labels of the target's held-out split for the gradient quantile, none of the anchor."
-    if updates.controlled:
-        measured += f", {short(everything)} with controls"
-        verdict = grade(min(plain.lower, everything.lower) > 0.9, plain.lower > 0.5)
-        why = f"Anchor disagreement, which needs no labels either, has {short(anchor)} with controls."
-        blind = updates.everything["kind"] == "blind harm"
+    _of_both_kinds(found.plain, tau)
+    areas = {"fine-tunes": area(found.plain, score, tau)}
+    note = "It needs labels of the target's held-out split for the gradient quantile, none of the anchor."
+    if found.controlled:
+        areas["with controls"] = area(found.everything, score, tau)
+        anchor = area(found.everything, "anchor_disagreement", tau)
+        note = f"Anchor disagreement, which needs no labels either, has {short(anchor)} with controls."
+        blind = found.everything["kind"] == "blind harm"
         if blind.any():
-            places = [100 * alarm(updates.everything, name)[blind].mean() for name in ("error_change", "trace_w")]
-            why = (
+            places = [100 * alarm(found.everything, name)[blind].mean() for name in ("error_change", score)]
+            note = (
                 f"Harm that the target does not show stands at {places[0]:.0f}% of all updates by harm and at "
-                f"{places[1]:.0f}% by TRACE-W; anchor disagreement needs no labels either and has {short(anchor)}."
+                f"{places[1]:.0f}% by {SCORES[score]}; anchor disagreement needs no labels either and has "
+                f"{short(anchor)}."
             )
-    return Finding(measured, len(updates.everything), verdict, why)
-
-
-@on_stand_in(
-    "gate_best_score",
-    "gate",
-    "tab:gate-tau-main",
-    "no label-free score gates better than TRACE-W.",
-    published="compared with -MSP alone",
-)
-@rule
-def gates_best(updates: Updates) -> Finding:
-    """Whether any label-free score is resolvably better than TRACE-W, on fine-tunes or with controls."""
-    frames = {"fine-tunes": updates.plain} | ({"with controls": updates.everything} if updates.controlled else {})
-    parts, better = [], {}
-    for name, frame in frames.items():
-        rhos = {score: correlation(frame, score) for score in SCORES}
-        order = sorted(SCORES, key=lambda score: -rhos[score].estimate)
-        parts.append(
-            f"{name}: best by rho {SCORES[order[0]]} {short(rhos[order[0]])}, TRACE-W {short(rhos['trace_w'])} is "
-            f"number {1 + order.index('trace_w')} of {len(order)}"
-        )
-        leads = {score: lead(frame, score, "trace_w") for score in SCORES if score != "trace_w"}
-        better[name] = [SCORES[s] for s, found in leads.items() if resolvable(found) and found.estimate > 0]
-    why = "Resolvably better in rho, paired: " + "; ".join(f"{n}, {', '.join(b) or 'none'}" for n, b in better.items())
-    return Finding(
-        measured="; ".join(parts),
-        runs=len(updates.everything),
-        verdict=grade(not any(better.values()), not all(better.values())),
-        why=f"{why}.",
+    return Measurement(
+        f"AUROC at {tau} " + ", ".join(f"{short(found_area)} {name}" for name, found_area in areas.items()),
+        len(found.everything),
+        {"AUROC": areas, "fine-tunes": areas["fine-tunes"]},
+        note,
     )
 
 
-for _row in GATE:
-    on_both(
-        f"gate_areas_at_{round(100 * _row.tau)}",
-        "gate",
-        "tab:gate-tau-app",
-        f"The gate score separates harmful updates at tau = {_row.tau:.2f}.",
-        published=f"AUROC {_row.auroc_trace:.3f}, AUPRC {_row.auprc_trace:.3f} "
-        f"(-MSP {_row.auroc_msp:.3f}, {_row.auprc_msp:.3f})",
-    )(separates(_row.tau))
+@measure(updates)
+def gate_best_score(found: Updates, score: str) -> Measurement:
+    """How far ahead each other label-free score is, on fine-tunes and with controls."""
+    frames = {"fine-tunes": found.plain} | ({"with controls": found.everything} if found.controlled else {})
+    parts, better = [], []
+    leads: dict[str, StudentInterval] = {}
+    for name, frame in frames.items():
+        rhos = {other: correlation(frame, other) for other in SCORES}
+        order = sorted(SCORES, key=lambda other: -rhos[other].estimate)
+        parts.append(
+            f"{name}: best by rho {SCORES[order[0]]} {short(rhos[order[0]])}, {SCORES[score]} {short(rhos[score])} is "
+            f"number {1 + order.index(score)} of {len(order)}"
+        )
+        own = {SCORES[other]: lead(frame, other, score) for other in SCORES if other != score}
+        better.append(f"{name}, {', '.join(title for title, f in own.items() if f.lower > 0) or 'none'}")
+        leads |= {f"{title}, {name}": f for title, f in own.items()}
+    return Measurement(
+        "; ".join(parts),
+        len(found.everything),
+        {"lead": leads},
+        f"Resolvably better in rho, paired: {'; '.join(better)}.",
+    )
 
 
-@on_both(
-    "gate_distances_constant",
-    "gate",
-    LABEL,
-    "W1 and single-bandwidth MMD are nearly constant across candidates.",
-    published="nearly constant",
-)
-@rule
-def distances_constant(updates: Updates) -> Finding:
-    seeds = updates.plain.groupby("seed")[["distance", "mmd", "sensitivity_target", "rkhs_norm"]]
+@measure(updates)
+def gate_distances_constant(found: Updates) -> Measurement:
+    seeds = found.plain.groupby("seed")[["distance", "mmd", "sensitivity_target", "rkhs_norm"]]
     spreads = seeds.agg(_spread).max()
-    constant = max(spreads["distance"], spreads["mmd"]) < 1.1
-    return Finding(
-        measured=f"largest over smallest within a seed: OT x{spreads['distance']:.2f}, MMD x{spreads['mmd']:.2f}",
-        runs=len(updates.plain),
-        verdict="reproduced" if constant else "not reproduced",
-        why=(
-            "Q's features are frozen and all candidates share the samples; what multiplies the distance is not "
-            f"constant: gradient quantile x{spreads['sensitivity_target']:.1f}, RKHS norm x{spreads['rkhs_norm']:.1f}."
-        ),
+    return Measurement(
+        f"largest over smallest within a seed: OT x{spreads['distance']:.2f}, MMD x{spreads['mmd']:.2f}",
+        len(found.plain),
+        {"spread": {"OT": float(spreads["distance"]), "MMD": float(spreads["mmd"])}},
+        "Q's features are frozen and all candidates share the samples; what multiplies the distance is not "
+        f"constant: gradient quantile x{spreads['sensitivity_target']:.1f}, RKHS norm x{spreads['rkhs_norm']:.1f}.",
     )
 
 
@@ -251,62 +241,36 @@ def _spread(values: Series) -> float:
     return 1.0 if high == low else high / low if low > 0 else float("inf")
 
 
-@on_both(
-    "gate_is_output_distance",
-    "gate",
-    "app:gate-scores",
-    "With a nearly constant distance both gate scores reduce to the output distance.",
-    published="effectively the output distance",
-)
-@rule
-def reduces_to_output_distance(updates: Updates) -> Finding:
-    found = {score: correlation(updates.plain, score, "output_distance") for score in ("trace_w", "trace_mmd")}
-    lowest = min(rho.estimate for rho in found.values())
-    listed = ", ".join(f"{SCORES[score]} {short(rho)}" for score, rho in found.items())
-    return Finding(
-        measured=f"rho with the output distance: {listed}",
-        runs=len(updates.plain),
-        verdict=grade(lowest >= 0.99, lowest >= 0.9),
-        why="The distance is constant, but TRACE-W multiplies it by Q~'s gradient quantile and TRACE-MMD by a norm.",
+@measure(updates)
+def gate_is_output_distance(found: Updates, scores: list[str]) -> Measurement:
+    rhos = {SCORES[score]: correlation(found.plain, score, "output_distance") for score in scores}
+    return Measurement(
+        "rho with the output distance: " + ", ".join(f"{title} {short(rho)}" for title, rho in rhos.items()),
+        len(found.plain),
+        {"rho": rhos},
     )
 
 
-@on_both(
-    "gate_gaps_do_not_matter",
-    "gate",
-    "app:gate-scores",
-    "Leaving out the generalization gaps does not affect the ranking.",
-    published="does not affect ranking",
-)
-@rule
-def gaps_do_not_matter(updates: Updates) -> Finding:
-    frame = updates.plain.assign(with_gaps=updates.plain["trace_w"] + updates.plain["gaps"])
-    found, change = correlation(frame, "with_gaps", "trace_w"), correlation(frame, "with_gaps")
-    return Finding(
-        measured=f"rho of TRACE-W with and without gaps {interval(found, '{:.3f}')}",
-        runs=len(frame),
-        verdict=grade(found.estimate >= 0.99, found.estimate >= 0.9),
-        why=f"With the gaps added, rho with harm is {short(change)} instead of {short(correlation(frame, 'trace_w'))}.",
+@measure(updates)
+def gate_gaps_do_not_matter(found: Updates, score: str) -> Measurement:
+    frame = found.plain.assign(with_gaps=found.plain[score] + found.plain["gaps"])
+    rho, change = correlation(frame, "with_gaps", score), correlation(frame, "with_gaps")
+    return Measurement(
+        f"rho of {SCORES[score]} with and without gaps {interval(rho, '{:.3f}')}",
+        len(frame),
+        {"rho": rho},
+        f"With the gaps added, rho with harm is {short(change)} instead of {short(correlation(frame, score))}.",
     )
 
 
-@on_both(
-    "vision_updates_are_bounded",
-    "gate",
-    "abstract",
-    "At the deployment gate the bound is valid.",
-    published="valid",
-)
-@rule
-def bound_holds(updates: Updates) -> Finding:
-    held, loose = covers(updates.everything, "bound_ot")
-    alone, looseness = covers(updates.everything, "anchor_worst_label")
-    return Finding(
-        measured=f"{100 * held:.1f}% of updates",
-        runs=len(updates.everything),
-        verdict=grade(held == 1, held > 0.95),
-        why=(
-            f"It is {loose:.0f} times |Delta R| in the median; the label-free bound on the anchor's own inputs is "
-            f"{looseness:.1f} times and holds in {100 * alone:.1f}%."
-        ),
+@measure(updates)
+def vision_updates_are_bounded(found: Updates, bound: str) -> Measurement:
+    held, loose = covers(found.everything, bound)
+    alone, looseness = covers(found.everything, "anchor_worst_label")
+    return Measurement(
+        f"{100 * held:.1f}% of updates",
+        len(found.everything),
+        {"share": held},
+        f"It is {loose:.0f} times |Delta R| in the median; the label-free bound on the anchor's own inputs is "
+        f"{looseness:.1f} times and holds in {100 * alone:.1f}%.",
     )

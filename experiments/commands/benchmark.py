@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +25,11 @@ import torch
 
 from trace.io.writing import plain
 
-from ..benchmarks.case import SIZES, BenchmarkCase, Contender
+from ..benchmarks import SIZES, BenchmarkCase
 from ..benchmarks.growth import growth
-from ..engine.memory import peak_bytes, reset_peaks, resident_bytes
-from ..engine.records import RECORDS, ROOT, Record, provenance, run_id, write_record
+from ..engine.manifests import write_record
+from ..engine.memory import peak_bytes, reset_peaks, status_bytes
+from ..engine.records import RECORDS, ROOT, Record, provenance, run_id
 from ..engine.registry import submodules
 from ..tables.benchmark import benchmark
 from ..tables.table import to_markdown
@@ -90,20 +92,18 @@ class MeasuredCall(NamedTuple):
 
 def measure(case: BenchmarkCase, profile: str, seed: int) -> list[Record]:
     """One row per contender: time, peak memory, value, and whether the promises about it hold."""
-    contenders = {} if case.once else case.contenders(torch.Generator().manual_seed(seed))
-    calls = {name: _elsewhere(profile, seed, case.name, name) for name in contenders or ["ours"]}
-    peaks = {name: call.peak for name, call in calls.items()}
-    values, times = {n: call.value for n, call in calls.items()}, {n: call.seconds for n, call in calls.items()}
-    if contenders:
-        values, times = _timed(contenders)
-    ours = next(iter(calls))
+    calls = {name: _elsewhere(profile, seed, case.name, name) for name in case.contenders}
+    if not case.once:
+        values, seconds = _timed(case.calls(torch.Generator().manual_seed(seed)))
+        calls = {name: call._replace(value=values[name], seconds=seconds[name]) for name, call in calls.items()}
+    ours = next(iter(calls.values()))
     rows = []
-    for name in calls:
+    for name, call in calls.items():
         measured = {
-            "time": times[name] / times[ours],
-            "memory": peaks[name] / max(peaks[ours], 1.0),
-            "bytes": peaks[name],
-            "seconds": times[name],
+            "time": call.seconds / ours.seconds,
+            "memory": call.peak / max(ours.peak, 1.0),
+            "bytes": call.peak,
+            "seconds": call.seconds,
         }
         targets = [
             {**target._asdict(), "met": target.at_least <= measured[target.quantity] <= target.at_most}
@@ -115,19 +115,19 @@ def measure(case: BenchmarkCase, profile: str, seed: int) -> list[Record]:
                 "case": case.name,
                 "size": case.size,
                 "contender": name,
-                "seconds": times[name],
+                "seconds": call.seconds,
                 "time_ratio": measured["time"],
-                "peak_bytes": peaks[name],
+                "peak_bytes": call.peak,
                 "memory_ratio": measured["memory"],
-                "value": values[name],
-                "value_difference": abs(values[name] - values[ours]) / max(abs(values[ours]), 1e-30),
+                "value": call.value,
+                "value_difference": abs(call.value - ours.value) / max(abs(ours.value), 1e-30),
                 "targets": targets,
             }
         )
     return rows
 
 
-def _timed(contenders: dict[str, Contender], rounds: int = 4) -> tuple[dict[str, float], dict[str, float]]:
+def _timed(contenders: dict[str, Callable[[], float]], rounds: int = 4) -> tuple[dict[str, float], dict[str, float]]:
     """Values and median seconds. The first round warms up; contenders take turns so that noise hits all of them."""
     values: dict[str, float] = {}
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
@@ -150,11 +150,11 @@ def _elsewhere(profile: str, seed: int, case: str, contender: str) -> MeasuredCa
 
 def _here(profile: str, seed: int, case: str, contender: str) -> MeasuredCall:
     """One measured call, after one at the smoke sizes that loads what is imported late."""
-    _named(case, "smoke").contenders(torch.Generator())[contender]()
-    measured = _named(case, profile).contenders(torch.Generator().manual_seed(seed))[contender]
+    _named(case, "smoke").calls(torch.Generator())[contender]()
+    measured = _named(case, profile).calls(torch.Generator().manual_seed(seed))[contender]
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)  # give back what is free, or its reuse hides a peak
-    before = resident_bytes() if reset_peaks() else None
+    before = status_bytes("VmRSS") if reset_peaks() else None
     start = time.perf_counter()
     value = measured()
     seconds = time.perf_counter() - start

@@ -1,24 +1,35 @@
-"""The claims ledger from stored records: every claim of the paper with what we measured and a verdict.
+"""The claims ledger from stored records: every claim with its rule, what we measured and a verdict.
 
 python -m experiments claims                                      # rewrites results/claims.md and .json, seconds
 python -m experiments claims --profile paper --output paper       # of another profile, beside the README
+
+A rule is committed first; then this command finds the commit and prints it beside the verdict.
 """
 
 import argparse
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from trace.io.writing import write_atomically
 
-from ..claims.ledger import VERDICTS, Claim, Records, all_claims
-from ..claims.standin import EXPERIMENTS, of_either
+from ..analysis.replications import replication_title
+from ..claims.history import RuleHistory, history_of, seen
+from ..claims.ledger import RULES, WHOSE, Claim, Records, all_claims
+from ..claims.rule import VERDICTS
 from ..engine.errors import MissingFileError, UserError
-from ..engine.records import PROFILE, RECORDS, ROOT, of_profile, read_records
+from ..engine.manifests import add_incomplete, shortfall
+from ..engine.records import PROFILE, RECORDS, ROOT, TRIALS, Record, of_profile, read_records
 from ..tables.table import Table, replace_marked, to_markdown
 
 RESULTS = ROOT / "results"
 README = ROOT / "README.md"
+CASES = ("active", "gate")
+"""The case studies: each profile has data sets or backbones of its own, and all of them are judged."""
+LEFT_OUT = RULES.parent / "left_out.yaml"
 
 HEADLINES = (
     "rank_blobs_shift_proxy_ot",
@@ -30,18 +41,18 @@ HEADLINES = (
     "sinkhorn_is_w1",
     "loss_bound",
     "promised_probability",
-    "gate_rank_correlation_on_emoji",
-    "gate_areas_at_13_on_emoji",
-    "gate_best_score_on_emoji",
+    "gate_rank_correlation_on_other_data",
+    "gate_areas_at_13_on_other_data",
+    "gate_best_score",
     "msp_orientation",
-    "w1min_risk_improves_on_emoji",
-    "policies_against_random_on_emoji",
+    "w1min_risk_improves_on_other_data",
+    "policies_against_random",
     "w1min_improves_monotonically",
     "anchor_penalty_protects",
 )
 """Claims that also stand in the README."""
 
-Row = dict[str, str | int]
+Row = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, help="folder for the ledger (default: results, for profile cpu alone)")
     parser.add_argument("--profile", default=PROFILE, help="whose runs are judged: cpu or paper (default: %(default)s)")
     parser.add_argument("--readme", type=Path, help="file with a marked part (default: ours, without --output)")
+    add_incomplete(parser)
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -58,18 +70,31 @@ def main(arguments: argparse.Namespace) -> None:
         raise UserError(
             f"the ledger in results is that of {PROFILE}: name a folder for {arguments.profile} by --output"
         )
-    rows = judged(all_claims(), stored(arguments.records, arguments.profile))
-    write_atomically(folder / "claims.md", to_markdown(as_table(rows)) + "\n")
+    claims = all_claims()
+    records = stored(arguments.records, arguments.profile)
+    note = shortfalls(records, arguments.records, incomplete=arguments.incomplete)
+    rows = judged(claims, records, history_of(claims, committed_rows()))
+    write_atomically(folder / "claims.md", page(rows, note))
     write_atomically(folder / "claims.json", json.dumps(rows, indent=2) + "\n")
     if readme := arguments.readme or (README if arguments.output is None else None):
-        replace_marked(readme, "headlines", to_markdown(headlines(rows)))
-    print(summary(rows))
+        replace_marked(readme, "headlines", to_markdown(headlines(rows, note)))
+    print(summary(rows) + note)
+    if unknown := sum(not row["rule_commit"] for row in rows):
+        print(
+            f"{unknown} rules have no commit: commit experiments/claims/rules (in a whole clone), then run this again"
+        )
+
+
+def committed_rows() -> list[Row]:
+    """The rows of the ledger in results; none where there is no such file."""
+    path = RESULTS / "claims.json"
+    return json.loads(path.read_text("utf-8")) if path.exists() else []
 
 
 def stored(folder: Path, profile: str) -> Records:
     """The records of one profile by experiment; an experiment that was not run in it has none.
 
-    The image studies run on the stand-in in one profile and on DomainNet in the other, so theirs come from both.
+    The case studies have replications in other profiles, and DomainNet in the paper's: theirs come from all.
 
     Raises:
         UserError: where the folder does not exist, or its records are all of other profiles.
@@ -79,40 +104,67 @@ def stored(folder: Path, profile: str) -> Records:
     if found := {path.stem: read_records(path) for path in sorted(folder.glob("*.jsonl"))}:
         of_profile([record for records in found.values() for record in records], profile)
     own = {name: [record for record in records if record["profile"] == profile] for name, records in found.items()}
-    return own | {name: of_either(found[name], profile) for name in EXPERIMENTS if name in found}
+    return own | {name: with_replications(found[name], profile) for name in CASES if name in found}
 
 
-def judged(claims: list[Claim], records: Records) -> list[Row]:
+def with_replications(records: list[Record], profile: str) -> list[Record]:
+    """The records of a profile, and those of the others on data sets, pairs and backbones that it was not run on."""
+    found: list[Record] = []
+    for name in dict.fromkeys([profile, PROFILE, *sorted({record["profile"] for record in records} - {*TRIALS})]):
+        present = {replication_title(record["config"]) for record in found}
+        own = [record for record in records if record["profile"] == name]
+        found += [record for record in own if replication_title(record["config"]) not in present]
+    return found
+
+
+def shortfalls(records: Records, folder: Path, *, incomplete: bool) -> str:
+    """What is missing of the grids that the records come from; refused unless ``incomplete``."""
+    profiles = {name: {str(record["profile"]) for record in found} for name, found in records.items() if found}
+    return "".join(shortfall(folder / f"{name}.jsonl", own, incomplete=incomplete) for name, own in profiles.items())
+
+
+def judged(claims: list[Claim], records: Records, histories: dict[str, RuleHistory]) -> list[Row]:
     """One row for each claim, ordered by the paper's label."""
     rows: list[Row] = []
     for claim in sorted(claims, key=lambda claim: (claim.label, claim.name)):
-        finding = claim.judge(records)
+        finding, history = claim.judge(records), histories[claim.name]
         rows.append(
             {
                 "claim": claim.statement,
                 "name": claim.name,
                 "label": claim.label,
+                "whose": claim.whose,
                 "published": claim.published,
+                "rule": claim.rule.in_words(),
                 "measured": finding.measured,
-                "runs": finding.runs,
+                "cases": finding.cases,
                 "verdict": finding.verdict,
                 "why": finding.why,
+                "rule_digest": claim.rule.digest,
+                "rule_commit": history.commit,
+                "data_seen": history.data_seen,
+                "replications": [replication._asdict() for replication in finding.replications],
             }
         )
     return rows
 
 
 def summary(rows: list[Row]) -> str:
-    """How many claims have each verdict."""
+    """How many claims have each verdict, by whose they are."""
+    return " ".join(_counted(whose, [row for row in rows if row["whose"] == whose]) for whose in WHOSE)
+
+
+def _counted(whose: str, rows: list[Row]) -> str:
     counts = Counter(row["verdict"] for row in rows)
-    return f"{len(rows)} claims: " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS) + "."
+    listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
+    return f"{whose.capitalize()}: {len(rows)} claims ({listed})."
 
 
-def headlines(rows: list[Row]) -> Table:
+def headlines(rows: list[Row], note: str = "") -> Table:
     """The main claims, briefly."""
     chosen = {str(row["name"]): row for row in rows}
     keys = ("claim", "published", "measured", "verdict")
-    caption = f"{summary(rows)} Intervals: 95% percentile bootstrap over seeds, too narrow where seeds are few."
+    caption = f"{summary(rows)} Intervals: 95%, Student's t over seeds (at the gate over seeds and candidates).{note}"
     return Table(
         caption,
         ["claim", "published", "ours", "verdict"],
@@ -120,13 +172,41 @@ def headlines(rows: list[Row]) -> Table:
     )
 
 
-def as_table(rows: list[Row]) -> Table:
-    """The ledger as it is read; the key ``runs`` counts cases of several kinds, and is called so."""
-    keys = ("claim", "label", "published", "measured", "runs", "verdict", "why")
-    header = ["claim", "paper's label", "published", "measured", "cases", "verdict", "why"]
+def page(rows: list[Row], note: str = "") -> str:
+    """The ledger as it is read."""
+    return "\n\n".join([to_markdown(as_table(rows, note)), _looked_at(), to_markdown(left_out())]) + "\n"
+
+
+def as_table(rows: list[Row], note: str = "") -> Table:
+    header = ["claim", "paper's label", "whose", "published", "measured", "cases", "verdict", "why", "rule", "fixed at"]
+    keys = ("claim", "label", "whose", "published", "measured", "cases", "verdict", "why", "rule")
     caption = (
         f"{summary(rows)} A case is what the measured number is taken over: a pair of trained models, a round of "
         "active selection, an update at the gate, a ridge problem or a sample of it, a timed call, or a random draw. "
-        "0 cases: arithmetic on the paper's own numbers, or nothing was run."
+        "0 cases: arithmetic on the paper's own numbers, or nothing was run. Intervals are 95%, Student's t over seeds "
+        "(at the gate over seeds and candidates); all seeds of an image study share one test set, whose chance they "
+        "leave out. A value whose interval holds a rule's threshold is undecided. `fixed at` is the commit at which "
+        "the rule last changed, and which of its data existed then: rules stood in code before they were data, so for "
+        f"old data that is all of them.{note}"
     )
-    return Table(caption, header, [[str(row[key]) for key in keys] for row in rows])
+    return Table(caption, header, [[*(str(row[key]) for key in keys), _fixed_at(row)] for row in rows])
+
+
+def _fixed_at(row: Row) -> str:
+    if not row["rule_commit"]:
+        return "not committed"
+    data = row["data_seen"]
+    said = {"no records": "", "none": ", before any of its data", "all": ", its data existed"}
+    return row["rule_commit"][:7] + said.get(data, f", after {data}")
+
+
+def left_out() -> Table:
+    """What the paper says and no row judges."""
+    entries = yaml.safe_load(LEFT_OUT.read_text("utf-8"))
+    caption = "Left out: sentences of the paper that no row judges, in its order, with the reason."
+    return Table(caption, ["paper's label", "says", "why it is left out"], [list(entry.values()) for entry in entries])
+
+
+def _looked_at() -> str:
+    lines = [f"- `{entry['experiment']}` on {entry['title']}: {entry['what']}." for entry in seen()]
+    return "\n".join(["Looked at before any rule was committed, without stored records:", "", *lines])

@@ -10,7 +10,8 @@ Images are never part of the repository: their figures go to results/images/, wh
 import argparse
 from pathlib import Path
 
-from ..engine.records import PROFILE, RECORDS, ROOT, with_records
+from ..engine.manifests import add_incomplete, with_records
+from ..engine.records import PROFILE, RECORDS, ROOT
 from ..figures.style import figure, photographs, save
 
 FIGURES = ROOT / "results" / "figures"
@@ -25,13 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--profile", default=PROFILE, help="whose runs are shown: cpu or paper (default: %(default)s)")
     parser.add_argument("--only", nargs="+", choices=names, help="these figures alone")
+    add_incomplete(parser)
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Draw every figure whose records exist, and name those that are missing."""
-    drawn = figure.all()
-    chosen = {name: maker for name, maker in drawn.items() if not arguments.only or name in arguments.only}
+    chosen = {name: maker for name, maker in figure.all().items() if not arguments.only or name in arguments.only}
     shown = {name: maker for name, maker in photographs.all().items() if name in (arguments.only or ())}
     for folder, makers in ((FIGURES, chosen), (IMAGES, shown)):
-        for name, records, draw in with_records(makers, arguments.records, arguments.profile):
-            save(draw(records), name, arguments.output or folder)
+        found = with_records(makers, arguments.records, arguments.profile, incomplete=arguments.incomplete)
+        for name, records, draw, note in found:
+            drawn = draw(records)
+            if note:
+                drawn.text(0.5, 0.0, note.strip(), ha="center", va="top")
+            save(drawn, name, arguments.output or folder)

@@ -31,10 +31,10 @@ def main(arguments: argparse.Namespace) -> None:
 def forget(directory: RunDirectory, *, everything: bool) -> bool:
     """Delete a folder and say so; what is being computed stays, and without ``everything`` what did not fail."""
     state = directory.state()
-    if state == "running" or not (everything or state == "failed"):
+    if state == "running" or not (everything or state in ("failed", "spoiled")):
         return False
-    with directory.claim() as claimed:
-        if claimed:
+    with directory.claim() as lease:
+        if lease is not None:
             print(f"{state} {directory.reason() if state == 'failed' else directory.path}")
             shutil.rmtree(directory.path)
-    return claimed
+    return lease is not None

@@ -7,7 +7,7 @@ import argparse
 import ast
 from pathlib import Path
 
-from ..engine.config import CONFIGS
+from ..engine.config import CONFIGS, variants
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     lines = [
-        f"{name:12}{summary}\n{'':12}config: {', '.join(variants) or 'defaults only'}"
-        for name, summary, variants in catalogue(arguments.folder, arguments.configs)
+        f"{name:12}{summary}\n{'':12}config: {', '.join(known) or 'defaults only'}"
+        for name, summary, known in catalogue(arguments.folder, arguments.configs)
     ]
     print("\n".join(lines) or "no experiments yet: add a module with a dataclass Config and a function run")
 
@@ -33,5 +33,5 @@ def catalogue(folder: Path = HERE, configs: Path = CONFIGS) -> list[tuple[str, s
         names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         if {"Config", "run"} <= names:
             summary = (ast.get_docstring(tree) or "").split("\n")[0]
-            found.append((path.stem, summary, sorted(p.stem for p in (configs / path.stem).glob("*.yaml"))))
+            found.append((path.stem, summary, variants(path.stem, configs=configs)))
     return found

@@ -1,4 +1,4 @@
-"""The manual: a page for every module of `trace`, from its docstrings.
+"""The manual: a guide, then a page for every module of `trace` and `experiments`, from its docstrings.
 
     make docs      # into build/docs, in seconds; open build/docs/index.html
 
@@ -8,19 +8,25 @@ From the root of the repository `import trace` is ours, so the modules are impor
 import argparse
 import importlib
 import pkgutil
+import re
 import shutil
+from dataclasses import is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import get_type_hints
 
 import pdoc
 
+import experiments
 import trace
 
 from ..engine.records import ROOT
+from ..site import manual as looks
 
 OUTPUT = ROOT / "build" / "docs"
-PRIVATE = ("trace.__main__",)
+PACKAGES = (trace, experiments)
+CALLS = re.compile(r"(?m)^(?:python -m .*\n?)+")
+"""Lines of a docstring that are to be typed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +39,14 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 def modules() -> list[ModuleType]:
-    """The package and everything in it."""
-    names = [module.name for module in pkgutil.walk_packages(trace.__path__, "trace.") if module.name not in PRIVATE]
-    return [trace, *map(importlib.import_module, names)]
+    """The packages and everything in them that can be imported without running."""
+    names = [
+        module.name
+        for package in PACKAGES
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if not module.name.endswith(".__main__")
+    ]
+    return [*PACKAGES, *map(importlib.import_module, names)]
 
 
 def build(output: Path = OUTPUT) -> list[str]:
@@ -45,13 +56,26 @@ def build(output: Path = OUTPUT) -> list[str]:
         getattr(trace, name)  # pdoc lists what is there, and the package imports what is asked for
     for module in found:
         _list_submodules(module)
+        module.__doc__ = _with_code(module.__doc__ or "")
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, tuple) and value.__module__ == module.__name__:
                 _describe_fields(value)
+            elif isinstance(value, type) and is_dataclass(value) and value.__base__ is not object:
+                _name_types(value)
     shutil.rmtree(output, ignore_errors=True)
-    pdoc.render.configure(docformat="google", footer_text="TRACE", show_source=False)
-    pdoc.pdoc("trace", output_directory=output)
+    folder = Path(looks.__file__).parent
+    pdoc.render.configure(docformat="google", footer_text="TRACE", show_source=False, template_directory=folder)
+    pdoc.render.env.globals["guide"] = (folder / "guide.md").read_text("utf-8")
+    pdoc.pdoc(*(package.__name__ for package in PACKAGES), output_directory=output)
+    for page in (*output.rglob("*.html"), output / "search.js"):
+        text = page.read_text("utf-8").replace(f"{ROOT}/", "").replace(str(ROOT), ".")
+        page.write_text(text, encoding="utf-8")
     return [module.__name__ for module in found]
+
+
+def _with_code(docstring: str) -> str:
+    """Fenced, what is to be typed: Python takes the indentation of a docstring's last lines away."""
+    return docstring if "```" in docstring else CALLS.sub(lambda calls: f"```\n{calls[0].rstrip()}\n```\n", docstring)
 
 
 def _list_submodules(package: ModuleType) -> None:
@@ -60,6 +84,12 @@ def _list_submodules(package: ModuleType) -> None:
         inside = [module.name for module in pkgutil.iter_modules(package.__path__) if module.name != "__main__"]
         names = vars(package)["__all__"]
         vars(package)["__all__"] = [*names, *(name for name in inside if name not in names)]
+
+
+def _name_types(record: type) -> None:
+    """A dataclass's constructor looks the types of inherited fields up in its own module, where they are not named."""
+    own = record.__init__.__annotations__  # type: ignore[misc]
+    own |= {name: kind for name, kind in get_type_hints(record).items() if name in own}
 
 
 def _describe_fields(record: type) -> None:

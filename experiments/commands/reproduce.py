@@ -14,8 +14,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..engine.interrupt import ending, terminable
 from ..engine.records import ROOT
 
 REPRODUCED = ROOT / "build" / "reproduce"
@@ -48,6 +49,7 @@ class Step(NamedTuple):
 STEPS = (
     Step("run ridge --launcher local", 0.5),
     Step("run isolation --launcher local", 0.8),
+    Step("run promises --launcher local", 2.0),
     Step("run synthetic --launcher local", 8.5),
     Step("data emoji", 1.0),
     Step("run embedding --launcher local", 0.7),
@@ -55,6 +57,9 @@ STEPS = (
     Step("run gate --launcher local", 5.5),
     Step("run gate config=controls --launcher local", 1.0),
     Step("run anchoring --launcher local", 2.2),
+    Step("run labels --launcher local", 1.0),
+    Step("data acs", 0.3),
+    Step("run labels config=acs --launcher local", 1.0),
     Step("collect", 0.1),
     Step("tables", 0.7),
     Step("figures", 0.5),
@@ -75,32 +80,51 @@ def main(arguments: argparse.Namespace) -> None:
         lines = [f"{step.minutes:5.1f} min  python -m experiments {step.command}" for step in STEPS]
         print("\n".join([*lines, f"{sum(step.minutes for step in STEPS):5.1f} min  in all, on two cores"]))
         return
-    try:
-        for line in reproduce(STEPS, arguments.output.resolve()):
-            print(line, file=sys.stderr, flush=True)
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
+    with terminable():
+        try:
+            for line in reproduce(STEPS, arguments.output.resolve()):
+                print(line, file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
 
 
 def reproduce(steps: Sequence[Step], folder: Path = REPRODUCED) -> Iterator[str]:
     """Run the steps in their order; before each, a line with a bar and the time left.
 
     Raises:
-        SystemExit: where a step fails, with its command.
+        SystemExit: where a step fails or is killed, with its log and the command that goes on.
     """
     started = time.monotonic()
     spent: list[float] = []
     for number, step in enumerate(steps):
         yield f"{_bar(steps, number)} {minutes_left(steps, spent):.0f} min left: {step.command}"
         before = time.monotonic()
-        done = subprocess.run(step.arguments(folder), cwd=ROOT, check=False)
-        if done.returncode:
+        log = folder / "logs" / f"{number + 1:02d}-{step.command.split()[0]}.log"
+        if code := _logged(step.arguments(folder), log):
+            place = "" if folder == REPRODUCED else f" --output {shlex.quote(str(folder))}"
             raise SystemExit(
-                f"`python -m experiments {step.command}` failed (exit code {done.returncode}): mend what it names and "
-                "call again, finished runs are kept"
+                f"step {number + 1} of {len(steps)}, `python -m experiments {step.command}`, {ending(code)} (log: "
+                f"{log}): `python -m experiments reproduce{place}` goes on with it, finished runs are kept"
             )
         spent.append((time.monotonic() - before) / 60)
     yield f"{_bar(steps, len(steps))} done in {(time.monotonic() - started) / 60:.0f} min: everything is in {folder}"
+
+
+def _logged(command: list[str], log: Path) -> int:
+    """The exit code of a program whose output goes to the terminal and to a file; an interruption ends it first."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with open(log, "wb") as kept, subprocess.Popen(command, cwd=ROOT, **streams) as process:
+        assert process.stdout is not None
+        try:
+            while part := process.stdout.read1():  # type: ignore[attr-defined]
+                kept.write(part)
+                sys.stdout.write(part.decode(errors="replace"))
+                sys.stdout.flush()
+        except BaseException:
+            process.terminate()
+            raise
+    return process.returncode
 
 
 def minutes_left(steps: Sequence[Step], spent: Sequence[float]) -> float:

@@ -1,9 +1,10 @@
 """Run what is missing of an experiment's grid.
 
-    python -m experiments run EXPERIMENT [config=VARIANT] [key=value ...] [--launcher NAME] [--dry-run]
+    python -m experiments run EXPERIMENT [config=VARIANT] [key=value ...] [--launcher NAME] [--dry-run] [--rehearse]
 
 `seed=0,1` sweeps. A finished run is never computed again; a relaunch computes what is missing or failed, and Ctrl-C
-loses the current runs. Data, worlds and keys are checked before anything is launched.
+loses the current runs. Data, worlds and keys are checked before anything is launched. `--rehearse` on a node of the
+cluster does two minutes of every stage at its real size, and says what the grid would take there.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
@@ -18,12 +20,17 @@ from typing import Any, NamedTuple
 
 from ..engine.config import Run, expand, experiment_module
 from ..engine.errors import UserError
+from ..engine.interrupt import terminable
 from ..engine.launchers import LaunchPlan, launchers
 from ..engine.progress import progress_bar
 from ..engine.records import RECORDS, Record, read_records
+from ..engine.rehearsal import report
 from ..engine.run import Outcome
 from ..engine.store import RUNS, RunDirectory, finished_records, unwritable
 from ..engine.wandb import split_mode
+
+REHEARSAL_SECONDS = 120.0
+"""That a stage of a rehearsal may last."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compute finished runs again; their records are kept as record.previousN.json",
     )
     parser.add_argument("--dry-run", action="store_true", help="list the runs, their states and costs, run nothing")
+    parser.add_argument(
+        "--rehearse",
+        nargs="?",
+        type=float,
+        const=REHEARSAL_SECONDS,
+        metavar="SECONDS",
+        help="do so much of every stage here (%(const)s s), say hours, memory and disk of the grid, store nothing",
+    )
     for name, launcher in launchers().items():
         launcher.add_arguments(parser.add_argument_group(f"with --launcher {name}"))
 
@@ -57,20 +72,40 @@ def main(arguments: argparse.Namespace) -> None:
         print("\n".join(_preview(grid, todo, plan, arguments.runs)))
         return
     check(todo)
+    if arguments.rehearse is not None:
+        rehearse(todo, plan, arguments.rehearse)
+        return
     print(f"{arguments.experiment}: {len(grid)} runs, {len(grid) - len(todo)} done before", file=sys.stderr)
     if not todo:
         print("nothing to do", file=sys.stderr)
         return
-    try:
-        for run in todo if arguments.force else ():
-            RunDirectory.of(run, arguments.runs).set_aside()
-        outcomes = launcher.launch(todo, runs=arguments.runs, wandb=wandb, **options)
-        counts = Counter(progress_bar(outcomes, len(todo), arguments.experiment))
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
-    except OSError as error:
-        raise unwritable(error) from error
+    with terminable():
+        try:
+            for run in todo if arguments.force else ():
+                RunDirectory.of(run, arguments.runs).set_aside()
+            with closing(launcher.launch(todo, runs=arguments.runs, wandb=wandb, **options)) as outcomes:
+                counts = Counter(progress_bar(outcomes, len(todo), arguments.experiment))
+        except KeyboardInterrupt:
+            raise SystemExit("interrupted: what is finished is kept, the same command goes on with the rest") from None
+        except OSError as error:
+            raise unwritable(error) from error
     _report(todo, counts, arguments.runs)
+
+
+def rehearse(todo: list[Run], plan: LaunchPlan, seconds: float) -> None:
+    """Print what the runs would take on this machine, a stage at a time.
+
+    Raises:
+        UserError: for an experiment without ``rehearsal(configs)``, or where there is nothing to do.
+    """
+    if not todo:
+        raise UserError("there is nothing left to rehearse: all runs are done")
+    rehearsal = getattr(experiment_module(todo[0].experiment), "rehearsal", None)
+    if rehearsal is None:
+        raise UserError(f"{todo[0].experiment} has no rehearsal: --dry-run says what its records cost")
+    at_once = max(1, min(plan.at_once, len(todo)))
+    for line in report(rehearsal([run.config for run in todo]), seconds=seconds, num_runs=len(todo), at_once=at_once):
+        print(line, flush=True)
 
 
 def check(todo: list[Run]) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..engine.config import CONFIGS, expand, variants, whole_grid
-from ..engine.launchers.slurm import QueueUnknownError, queue_states
-from ..engine.store import RUNS, RunDirectory, directories_in, experiments_in
+from ..engine.scheduler import QueueUnknownError, endings, queue_states
+from ..engine.store import RUNS, RunDirectory, State, directories_in, experiments_in
 from ..engine.wandb import split_mode
 
 _BAR = 40
@@ -27,7 +27,9 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.experiment:
         settings, _ = split_mode(arguments.settings)
         grid = expand(arguments.experiment, settings)
-        lines = [describe(arguments.experiment, [RunDirectory.of(run, arguments.runs) for run in grid])]
+        whole = expand(arguments.experiment, [setting for setting in settings if setting.startswith("config=")])
+        part = f", {len(grid)} of the grid's {len(whole)} runs" if len(grid) < len(whole) else ""
+        lines = [describe(arguments.experiment + part, [RunDirectory.of(run, arguments.runs) for run in grid])]
     else:
         grids = (pair for folder in experiments_in(arguments.runs) for pair in grids_of(folder))
         lines = [describe(name, directories) for name, directories in grids]
@@ -54,16 +56,27 @@ def describe(name: str, directories: list[RunDirectory]) -> str:
     counts = Counter(states.values())
     done = counts["done"] / max(len(directories), 1)
     bar = ("#" * round(_BAR * done)).ljust(_BAR, ".")
-    others = [f", {counts[state]} {state}" for state in ("running", "failed", "missing") if counts[state]]
+    others = [f", {counts[state]} {state}" for state in ("running", "failed", "spoiled", "missing") if counts[state]]
     lines = [f"{name} [{bar}] {counts['done']} of {len(directories)} done{''.join(others)}"]
-    jobs = [job[0] for directory, state in states.items() if state != "done" and (job := directory.job())]
-    try:
-        queued = Counter(queue_states(jobs).values())
-    except QueueUnknownError as error:
-        queued = Counter()
-        lines.append(f"  the queue does not answer: {error}")
-    if queued:
-        tasks = ", ".join(f"{count} {state.lower()}" for state, count in sorted(queued.items()))
-        lines.append(f"  tasks in the queue: {tasks}")
+    lines += [f"  {line}" for line in _of_cluster(states)]
     lines += [f"  failed {directory.reason()}" for directory, state in states.items() if state == "failed"]
+    lines += [f"  spoiled {directory.fault()}" for directory, state in states.items() if state == "spoiled"]
     return "\n".join(lines)
+
+
+def _of_cluster(states: dict[RunDirectory, State]) -> Iterator[str]:
+    """The tasks of unfinished runs in the queue, and how those ended that left a run without a record."""
+    jobs = {directory: job for directory, state in states.items() if state != "done" and (job := directory.job())}
+    try:
+        queued = queue_states({job.id for job in jobs.values()})
+    except QueueUnknownError as error:
+        yield f"the queue does not answer: {error}"
+        return
+    if queued:
+        counts = Counter(queued.values())
+        yield "tasks in the queue: " + ", ".join(f"{count} {state.lower()}" for state, count in sorted(counts.items()))
+    missing = Counter(job for directory, job in jobs.items() if states[directory] == "missing")
+    lost = {job: count for job, count in missing.items() if job.id not in queued}
+    known = endings(lost)
+    for job, count in lost.items():
+        yield f"task {job.id} {known[job.id]}: {count} runs are missing (log: {job.log})"

@@ -33,7 +33,7 @@ def unsynced(runs: Path) -> tuple[list[Path], list[Path]]:
     attempts = sorted(runs.glob("*/*/wandb/offline-run-*"))
     last = {folder.parents[1]: folder for folder in attempts}
     waiting = {home: folder for home, folder in last.items() if not any(folder.glob("*.synced"))}
-    running = [folder for home, folder in waiting.items() if RunDirectory(home).held()]
+    running = [folder for home, folder in waiting.items() if RunDirectory(home).holder()]
     return [folder for folder in waiting.values() if folder not in running], running
 
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigIndexError, OmegaConfBaseException
 
 from .errors import UserError
 from .records import ROOT, run_id
@@ -73,27 +73,23 @@ def added(value: Any) -> Any:
     return dataclasses.field(default=value, metadata={"added": value})
 
 
-def identity(config: Any) -> dict[str, Any]:
-    """What the id of a run hashes: every field, but for two kinds.
+def identity(config: Any) -> Any:
+    """What the id of a run hashes, as plain values: every field, also of configs inside it, but for two kinds.
 
     A field of `MACHINE` decides how fast a run is, not what it finds. A field of `added` is left out while it has the
     value that it was added with, so that ids from before it stay. That value never changes, the default may.
     """
-    found = {}
-    for field in dataclasses.fields(config):
-        value, left_out = getattr(config, field.name), field.metadata.get("added", dataclasses.MISSING)
-        if field.metadata.get("machine") or (left_out is not dataclasses.MISSING and value == left_out):
-            continue
-        found[field.name] = _plain_identity(value)
-    return found
-
-
-def _plain_identity(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return identity(value)
-    if isinstance(value, list | tuple):
-        return [_plain_identity(entry) for entry in value]
-    return {key: _plain_identity(entry) for key, entry in value.items()} if isinstance(value, dict) else value
+    if dataclasses.is_dataclass(config):
+        values = {field: getattr(config, field.name) for field in dataclasses.fields(config)}
+        return {
+            field.name: identity(value)
+            for field, value in values.items()
+            if not field.metadata.get("machine")
+            and not ("added" in field.metadata and field.metadata["added"] == value)
+        }
+    if isinstance(config, list | tuple):
+        return [identity(entry) for entry in config]
+    return {key: identity(entry) for key, entry in config.items()} if isinstance(config, dict) else config
 
 
 def experiment_module(experiment: str) -> ModuleType:
@@ -152,17 +148,17 @@ def _grid(
     experiment: str, schema: type, stored: dict[str, Any], blocks: list[Block], overrides: dict[str, Any]
 ) -> list[Run]:
     """The union of the blocks' grids; an override replaces what a block sweeps over, or pins it."""
-    base = OmegaConf.to_container(_merge(schema, stored, experiment))
-    pinned, swept = _pinned_and_swept(schema, overrides, experiment)
+    base = DictConfig(OmegaConf.to_container(_merge(schema, stored, experiment)))
+    given = {key: _values(schema, key, value, experiment) for key, value in overrides.items()}
     points: list[Run] = []
     for block in _open_to(blocks, overrides):
-        sweep = {key: values for key, values in block.items() if key not in overrides} | swept
+        sweep = {key: values for key, values in block.items() if key not in given} | given
         for values in itertools.product(*sweep.values()):
             point = copy.deepcopy(base)
-            for key, value in [*zip(sweep, values, strict=True), *pinned.items()]:
+            for key, value in zip(sweep, values, strict=True):
                 kind_of(schema, key, experiment)
                 _assign(point, key, value, experiment)
-            points.append(Run(experiment, typed(schema, point, experiment)))  # type: ignore[arg-type]
+            points.append(Run(experiment, typed(schema, point, experiment)))
     return _once(points)
 
 
@@ -170,21 +166,14 @@ def _once(runs: Iterable[Run]) -> list[Run]:
     return list({run.run_id: run for run in runs}.values())
 
 
-def _pinned_and_swept(
-    schema: type, overrides: dict[str, Any], origin: str
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """The overrides that are one value, and those that are several values of a field that takes one."""
-    pinned, swept = {}, {}
-    for key, value in overrides.items():
-        if get_origin(kind_of(schema, key, origin)) is list:
-            pinned[key] = value if isinstance(value, list) else [value]
-        elif not isinstance(value, list):
-            pinned[key] = value
-        elif value:
-            swept[key] = value
-        else:
-            raise UserError(f"{key}=[] sweeps over nothing: give it at least one value")
-    return pinned, swept
+def _values(schema: type, key: str, value: Any, origin: str) -> list[Any]:
+    """What an override runs over: its values one by one, or one list where the field takes a list."""
+    values = value if isinstance(value, list) else [value]
+    if get_origin(kind_of(schema, key, origin)) is list:
+        return [values]
+    if not values:
+        raise UserError(f"{key}=[] sweeps over nothing: give it at least one value")
+    return values
 
 
 def _open_to(blocks: list[Block], overrides: dict[str, Any]) -> list[Block]:
@@ -222,27 +211,14 @@ def kind_of(schema: type, key: str, origin: str) -> Any:
     return kind
 
 
-def _assign(values: Any, key: str, value: Any, origin: str) -> None:
-    """Set a dotted key inside plain mappings and lists; a mapping is laid over the one that is there."""
-    *above, last = key.split(".")
-    for name in above:
-        values = values[_place(values, name, key, origin)]
-    place = _place(values, last, key, origin)
-    values[place] = _laid_over(values.get(last) if isinstance(values, dict) else values[place], value)
-
-
-def _place(values: Any, name: str, key: str, origin: str) -> str | int:
-    if isinstance(values, dict):
-        return name
-    if int(name) >= len(values):
-        raise UserError(f"{origin}: {key} is out of range: the list has {len(values)} entries, counted from 0")
-    return int(name)
-
-
-def _laid_over(old: Any, new: Any) -> Any:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {**old, **{key: _laid_over(old.get(key), value) for key, value in new.items()}}
-    return new
+def _assign(point: DictConfig, key: str, value: Any, origin: str) -> None:
+    """Set a dotted key; a mapping is laid over the one that is there."""
+    with _explain(origin):
+        try:
+            OmegaConf.update(point, key, value)
+        except ConfigIndexError as error:
+            count = len(error.parent_node)
+            raise UserError(f"{origin}: {key} is out of range: the list has {count} entries, counted from 0") from error
 
 
 def _parse(argument: str) -> tuple[str, Any]:
@@ -288,24 +264,24 @@ def read_mapping(path: Path) -> dict[str, Any]:
     """A YAML file that holds a mapping."""
     try:
         stored = OmegaConf.to_container(OmegaConf.load(path))
-    except (yaml.YAMLError, OmegaConfBaseException) as error:
+    except (yaml.YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(stored, dict):
         raise UserError(f"{path} must hold a mapping of keys")
     return {str(key): value for key, value in stored.items()}
 
 
-def typed(schema: type[Schema], point: Mapping[str, Any], origin: str) -> Schema:
+def typed(schema: type[Schema], point: dict[str, Any] | DictConfig, origin: str) -> Schema:
     """An instance of a dataclass; unknown keys (with the nearest one) and wrong types are refused."""
     with _explain(origin):
         return OmegaConf.to_object(_merge(schema, point, origin))  # type: ignore[return-value]
 
 
-def _merge(schema: type, point: Mapping[str, Any], origin: str) -> DictConfig:
+def _merge(schema: type, point: dict[str, Any] | DictConfig, origin: str) -> DictConfig:
     for key in point:
-        kind_of(schema, key, origin)
+        kind_of(schema, str(key), origin)
     with _explain(origin):
-        return OmegaConf.merge(_structure(schema), dict(point))  # type: ignore[return-value]
+        return OmegaConf.merge(_structure(schema), point)  # type: ignore[return-value]
 
 
 @contextmanager

@@ -3,15 +3,16 @@
 An experiment ends with ``if __name__ == "__main__": main("NAME")``.
 """
 
-import ast
 import dataclasses
 import inspect
 import sys
 from pathlib import Path
 from typing import Any
 
+from pdoc.doc_ast import walk_tree
+
 from ..__main__ import main as command_line
-from .config import CONFIGS, experiment_module
+from .config import CONFIGS, experiment_module, variants
 
 _USAGE = "usage: python -m {path} [config=VARIANT] [key=value ...] [--launcher NAME] [--dry-run]"
 
@@ -33,8 +34,7 @@ def help_page(experiment: str, configs: Path = CONFIGS) -> str:
     for field in dataclasses.fields(module.Config):
         keys.append(f"  {field.name}: {_type_name(field)}{_default(field)}")
         keys += [f"      {line}" for line in meanings.get(field.name, "").splitlines()]
-    folder = configs / experiment.split(".")[-1]
-    variants = ", ".join(sorted(path.stem for path in folder.glob("*.yaml"))) or "none: the defaults alone"
+    known = ", ".join(variants(experiment, configs=configs)) or "none: the defaults alone"
     path = experiment if "." in experiment else f"experiments.{experiment}"
     return "\n".join(
         [
@@ -45,7 +45,7 @@ def help_page(experiment: str, configs: Path = CONFIGS) -> str:
             "keys:",
             *keys,
             "",
-            f"config: {variants}",
+            f"config: {known}",
             "options: python -m experiments run --help",
         ]
     )
@@ -53,18 +53,8 @@ def help_page(experiment: str, configs: Path = CONFIGS) -> str:
 
 def field_meanings(schema: type) -> dict[str, str]:
     """The string literal under each field of a class and of those it inherits from, which Python does not keep."""
-    meanings: dict[str, str] = {}
-    for base in schema.__bases__:
-        if dataclasses.is_dataclass(base):
-            meanings |= field_meanings(base)
-    (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(schema))).body
-    assert isinstance(definition, ast.ClassDef)
-    for field, below in zip(definition.body, definition.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
-            text = below.value
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                meanings[field.target.id] = inspect.cleandoc(text.value)
-    return meanings
+    classes = [base for base in reversed(schema.__mro__) if dataclasses.is_dataclass(base)]
+    return {name: text for base in classes for name, text in walk_tree(base).var_docstrings.items()}
 
 
 def _type_name(field: dataclasses.Field[Any]) -> str:

@@ -4,15 +4,19 @@ SLURM warns before it kills: SIGUSR2 before a timeout, SIGTERM before a preempti
 ``context.checkpoint`` after every step keeps the state between two steps, never the middle of one.
 """
 
+import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 WARNINGS = (signal.SIGUSR2, signal.SIGTERM)
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 GRACE_SECONDS = 30.0
 """The longest that a warning waits for the end of a step: SLURM's own time between SIGTERM and SIGKILL."""
 
@@ -71,14 +75,70 @@ class Warned:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the block is over, here and in the programs that the block starts."""
+    """Ctrl-C and SIGTERM wait until the block is over, here and in the programs that the block starts."""
     caught: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = {number: signal.signal(number, lambda number, _: caught.append(number)) for number in INTERRUPTIONS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if caught:
-        raise KeyboardInterrupt
+        signal.raise_signal(caught[0])
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM interrupts the block as Ctrl-C does, so that it can end what it has started and say so.
+
+    The sentence with which the block exits is printed, and the process ends by the signal, as whoever sent it expects.
+    A second signal does not interrupt the clearing up after the first one.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        if len(received) == 1:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in INTERRUPTIONS}
+    try:
+        yield
+    except SystemExit as end:
+        if signal.SIGTERM not in received[:1]:
+            raise
+        print(end.code, file=sys.stderr, flush=True)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_with_the_parent(number: signal.Signals) -> None:
+    """Send this process a signal when the one that started it is gone, which cannot end it any more; then kill it."""
+
+    def follow() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os.kill(os.getpid(), number)
+        time.sleep(GRACE_SECONDS + 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def ending(code: int) -> str:
+    """How a process ended, from its exit code.
+
+    >>> ending(-9), ending(2)
+    ('was killed by SIGKILL, perhaps for lack of memory', 'ended with exit code 2')
+    """
+    if code >= 0:
+        return f"ended with exit code {code}"
+    hint = ", perhaps for lack of memory" if code == -signal.SIGKILL else ""
+    names = {known.value: known.name for known in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}{hint}"  # SLURM has 125 for lack of memory

@@ -22,16 +22,12 @@ def reset_peaks() -> bool:
 
 def peak_bytes() -> int:
     """Most resident memory of this process since the reset; since its start where it cannot be reset."""
-    found = _status_bytes("VmHWM")
+    found = status_bytes("VmHWM")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT if found is None else found
 
 
-def resident_bytes() -> int | None:
-    """Resident memory of this process now; None where the system does not tell (not Linux)."""
-    return _status_bytes("VmRSS")
-
-
-def _status_bytes(key: str) -> int | None:
+def status_bytes(key: str) -> int | None:
+    """A size of this process, such as VmRSS, resident now; None where the system does not tell (not Linux)."""
     try:
         with open("/proc/self/status", encoding="ascii") as status:
             (line,) = [line for line in status if line.startswith(f"{key}:")]

@@ -6,10 +6,9 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from trace.io.writing import strict_json, write_atomically
 
@@ -17,36 +16,49 @@ from .errors import MissingFileError, MissingRecordsError, UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "results" / "records"
+SUBMITTED = "submitted.json"
+"""Of a copy of the code that a queued job runs: where it is from."""
 PROFILE = "cpu"
 """Whose records the committed results and the README show."""
+TRIALS = ("smoke",)
+"""Profiles that are no part of the results."""
+_RESTORE = "restore the file from git, or `collect` again"
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "POT", "geomloss")
 
 Record = dict[str, Any]
-Maker = TypeVar("Maker")
-"""What makes a table, a figure or a finding from records."""
 
 
 @functools.cache
 def provenance() -> Record:
-    """Commit, whether the code differs from it (new files too), package versions, the machine; once a process."""
-    changes = git("status", "--porcelain", "--untracked-files=normal", "--", "trace", "experiments")
+    """Commit, whether the code differs from it (new files too), package versions, the machine; once a process.
+
+    A queued job runs a copy of the code (`experiments.engine.submitted`), which says where it is from and its digest.
+    """
     return {
-        "git_commit": git("rev-parse", "HEAD"),
-        "git_dirty": None if changes is None else bool(changes),
+        **{key: value for key, value in (_submitted() or _of_git()).items() if key != "root"},
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
     }
 
 
+def _of_git() -> Record:
+    changes = git("status", "--porcelain", "--untracked-files=normal", "--", "trace", "experiments")
+    return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": None if changes is None else bool(changes)}
+
+
+def _submitted() -> Record | None:
+    path = ROOT / SUBMITTED
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def origin() -> Path:
+    """The tree that the code is from: itself, or for a copy that was submitted the one that was copied."""
+    return Path((_submitted() or {}).get("root", ROOT))
+
+
 def run_id(experiment: str, config: Record) -> str:
     """Hash of everything that decides a run's result."""
     return hashlib.sha256(json.dumps([experiment, config], sort_keys=True).encode()).hexdigest()[:12]
-
-
-def write_record(record: Record, path: Path) -> None:
-    """Store a record in a JSON-lines file, in place of the earlier one of its profile."""
-    kept = [r for r in read_records(path) if r["profile"] != record["profile"]] if path.exists() else []
-    write_records([*kept, record], path)
 
 
 def write_records(records: list[Record], path: Path) -> None:
@@ -60,17 +72,31 @@ def read_records(path: Path) -> list[Record]:
     """All records of a JSON-lines file."""
     if not path.exists():
         raise MissingFileError(f"{path} does not exist: run the experiment that writes it first")
-    return parse_records(path.read_text(encoding="utf-8"), str(path))
+    return parse_records(text_of_records(path), str(path))
+
+
+def text_of_records(path: Path) -> str:
+    """A file of records as text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not text ({error}): {_RESTORE}") from error
 
 
 def parse_records(text: str, name: str) -> list[Record]:
-    """The records of JSON lines; ``name`` stands in the error about a line that is none."""
+    """The records of JSON lines, each run once; ``name`` stands in the error about a line that is none."""
+    lines: dict[str, int] = {}
     records = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise UserError(f"{name}, line {number}, is not a record ({error}): restore the file from git") from error
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{name}, line {number}, is not a record ({error}): {_RESTORE}") from error
+        if not isinstance(record, dict) or not isinstance(record.get("run_id"), str):
+            raise UserError(f"{name}, line {number}, is not a record (it has no run_id): {_RESTORE}")
+        if (before := lines.setdefault(record["run_id"], number)) != number:
+            raise UserError(f"{name}, line {number}, is run {record['run_id']} of line {before} again: {_RESTORE}")
+        records.append(record)
     return records
 
 
@@ -80,38 +106,13 @@ def of_profile(records: list[Record], profile: str, *, name: str = "") -> list[R
     Raises:
         MissingRecordsError: where there are none.
     """
-    if not (found := [record for record in records if record["profile"] == profile]):
-        known = ", ".join(sorted({str(record["profile"]) for record in records})) or "none"
+    if not (found := [record for record in records if record.get("profile") == profile]):
+        known = ", ".join(sorted({str(record.get("profile")) for record in records})) or "none"
         place = f" in {name}" if name else ""
         raise MissingRecordsError(
             f"no records of profile {profile!r}{place} (there are: {known}): name one with --profile"
         )
     return found
-
-
-def with_records(
-    makers: Mapping[str, tuple[str, Maker]], folder: Path, profile: str
-) -> Iterator[tuple[str, list[Record], Maker]]:
-    """Name, records and maker of everything whose experiment has records of a profile; the rest is named on stdout.
-
-    Raises:
-        UserError: where there are no records of the profile at all.
-    """
-    missing: dict[str, UserError] = {}
-    stored: dict[str, list[Record]] = {}
-    for experiment in dict.fromkeys(experiment for experiment, _ in makers.values()):
-        path = folder / f"{experiment}.jsonl"
-        try:
-            stored[experiment] = of_profile(read_records(path), profile, name=path.name)
-        except (MissingFileError, MissingRecordsError) as error:
-            missing[experiment] = error
-    if missing and not stored:
-        raise max(missing.values(), key=lambda error: isinstance(error, MissingRecordsError))
-    for name, (experiment, maker) in makers.items():
-        if experiment in stored:
-            yield name, stored[experiment], maker
-        else:
-            print(f"{name} is missing: {missing[experiment]}")
 
 
 def significant(value: Any, digits: int) -> Any:

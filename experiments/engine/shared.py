@@ -1,25 +1,26 @@
 """What several runs need, computed by whoever comes first and found by the others, by the content of its key.
 
-A file is ``KIND/DIGEST.pt`` with the key, the value and their checksum; it appears whole, and one that was damaged is
-computed again.
+A file is ``KIND/DIGEST.pt`` with key and value, sealed by a checksum; it appears whole, the first one stays, one
+that was damaged is computed again.
 """
 
-import fcntl
 import hashlib
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from trace.io.writing import replacement
+from .leases import leased, store_once
 
 Value = TypeVar("Value")
+
+_DIGEST = 64
+"""Bytes of a checksum, which stand before what is sealed."""
 
 
 def shared(
@@ -36,20 +37,37 @@ def shared(
     """
     name = hashlib.sha256(json.dumps([kind, key], sort_keys=True).encode()).hexdigest()[:16]
     path = folder / kind / f"{name}.pt"
-    with locked(path.with_suffix(".lock"), waiting=f"another process computes {kind} {name}"):
-        content = path.read_bytes() if path.exists() else b""
-        digest, payload = content[:64], content[64:]
-        if digest == _digest(payload):
-            return _value(payload, classes)
-        if content:
-            print(f"{path} was damaged and is computed again", file=sys.stderr)
-        buffer = io.BytesIO()
-        torch.save({"key": dict(key), "value": compute()}, buffer)
-        payload = buffer.getvalue()
-        value: Value = _value(payload, classes)
-        with replacement(path) as aside:
-            aside.write_bytes(_digest(payload) + payload)
-        return value
+    payload = unsealed(path)
+    if payload is None:
+        with leased(path.with_suffix(".lease"), waiting=f"another process computes {kind} {name}"):
+            payload = unsealed(path) or _computed(path, key, compute, classes)
+    return _value(payload, classes)
+
+
+def _computed(path: Path, key: Mapping[str, Any], compute: Callable[[], Any], classes: Sequence[type]) -> bytes:
+    """Compute, store and read back: what the first run gets is what all others will read."""
+    if path.exists():
+        print(f"{path} was damaged and is computed again", file=sys.stderr)
+        path.unlink()
+    content = sealed({"key": dict(key), "value": compute()})
+    _value(content[_DIGEST:], classes)
+    store_once(path, content)
+    return unsealed(path) or content[_DIGEST:]
+
+
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """Tensors and plain values as bytes, behind their checksum."""
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    payload = buffer.getvalue()
+    return _digest(payload) + payload
+
+
+def unsealed(path: Path) -> bytes | None:
+    """What was sealed in a file, for ``torch.load``; None where there is none, or its checksum is another."""
+    content = path.read_bytes() if path.exists() else b""
+    digest, payload = content[:_DIGEST], content[_DIGEST:]
+    return payload if digest == _digest(payload) else None
 
 
 def tensor_digest(*tensors: Tensor) -> str:
@@ -61,21 +79,7 @@ def tensor_digest(*tensors: Tensor) -> str:
     return total.hexdigest()
 
 
-@contextmanager
-def locked(path: Path, *, waiting: str) -> Iterator[None]:
-    """Hold a file; where another process holds it, say what it is waited for, and wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"{waiting}, waiting for it", file=sys.stderr)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _value(payload: bytes, classes: Sequence[type]) -> Any:
-    """What the first run gets is what all others will read."""
     with torch.serialization.safe_globals(list(classes)):
         return torch.load(io.BytesIO(payload), weights_only=True)["value"]
 

@@ -33,10 +33,14 @@ class Tracker:
     def __init__(self, run: Run, directory: RunDirectory, mode: Mode) -> None:
         self.curves = directory.path / "curves.jsonl"
         if not directory.checkpoint_path.exists():  # a run that goes on keeps its curves
-            self.curves.unlink(missing_ok=True)
+            self.start_again()
         self.wandb_run: Any = None
         if mode != "off":
             self._try("starting", lambda: self._start(run, directory.path, mode))
+
+    def start_again(self) -> None:
+        """Forget the curves of an earlier attempt."""
+        self.curves.unlink(missing_ok=True)
 
     def log(self, step: int, values: dict[str, float]) -> None:
         with open(self.curves, "a", encoding="utf-8") as curves:
@@ -44,14 +48,10 @@ class Tracker:
         if self.wandb_run is not None:
             self._try("logging", lambda: self.wandb_run.log(values, step=step))
 
-    def finish(self, metrics: dict[str, Any]) -> None:
+    def finish(self, metrics: dict[str, Any] | None) -> None:
+        """Close the W&B run with its metrics, or as failed where there are none, so that its files are complete."""
         if self.wandb_run is not None:
             self._try("finishing", lambda: self._finish(metrics))
-
-    def fail(self) -> None:
-        """Close the W&B run of a failure as failed, so that its files are complete."""
-        if self.wandb_run is not None:
-            self._try("finishing", lambda: self.wandb_run.finish(exit_code=1))
 
     def _start(self, run: Run, folder: Path, mode: Mode) -> None:
         import wandb
@@ -87,9 +87,9 @@ class Tracker:
                 if (step := values.pop("step")) >= self.wandb_run.step:
                     self.wandb_run.log(values, step=step)
 
-    def _finish(self, metrics: dict[str, Any]) -> None:
-        self.wandb_run.summary.update(metrics)
-        self.wandb_run.finish()
+    def _finish(self, metrics: dict[str, Any] | None) -> None:
+        self.wandb_run.summary.update(metrics or {})
+        self.wandb_run.finish(exit_code=int(metrics is None))
 
     def _try(self, what: str, action: Any) -> None:
         try:

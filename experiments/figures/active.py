@@ -1,12 +1,10 @@
 """Active selection by rounds, from records."""
 
-from __future__ import annotations
-
 from matplotlib.figure import Figure
 
 from ..analysis.active import active_frame
 from ..engine.records import Record
-from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, band, figure, note
+from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, band, figure, legend, note
 
 SHOWN = {
     "distance": ("Sinkhorn divergence\n(squared cost) to the source", 1.0),
@@ -34,12 +32,10 @@ def rounds(records: list[Record]) -> Figure:
             band(ax, values.mean(), values.std(ddof=0), alpha=0.15, label=f"{policy} ({data})", **style)
         if f"held_out_{name}" in frame:
             floor = frame.groupby("labeled")[f"held_out_{name}"].mean()
-            label_of_floor = "as many held-out images of the source"
-            ax.plot(floor.index, floor, "--", color="black", linewidth=0.8, label=label_of_floor)
+            ax.plot(floor, "--", color="black", linewidth=0.8, label="as many held-out images of the source")
         ax.set(xlabel="labels", ylabel=label)
         if "change" in name:
             ax.axhline(0, **DOTTED)
-    handles = grid.flat[0].get_legend_handles_labels()[0]
-    handles += [note("one standard deviation over seeds"), note("no change", **DOTTED)]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    notes = note("one standard deviation over seeds"), note("no change", **DOTTED)
+    legend(figure, grid.flat[0], *notes, ncols=3)
     return figure

@@ -1,7 +1,5 @@
 """The figure `anchoring`: target error against the anchor's risk change, one curve a method, from records."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -12,7 +10,7 @@ from pandas import DataFrame
 
 from ..analysis.anchoring import METHODS, anchoring_frame, studies
 from ..engine.records import Record
-from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, band, figure, note
+from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, band, figure, legend, note
 
 STYLES: dict[str, dict[str, Any]] = {
     "worst_label": {"color": COLOURS[0], "marker": MARKERS[0]},
@@ -44,9 +42,8 @@ def anchoring(records: list[Record]) -> Figure:
         for ax, (column, (label, scale)) in zip(row, SHOWN.items(), strict=True):
             _trade_off(ax, part, column, scale)
             ax.set(title=title, xlabel="target error [%]", ylabel=label)
-    handles = grid[0][0].get_legend_handles_labels()[0]
-    handles += [note("one standard deviation over seeds"), note("no change", **DOTTED)]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    notes = note("one standard deviation over seeds"), note("no change", **DOTTED)
+    legend(figure, grid[0][0], *notes, loc="outside lower center", ncols=4)
     return figure
 
 

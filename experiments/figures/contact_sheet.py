@@ -3,8 +3,6 @@
 python -m experiments figures --only contact-sheet      # results/images/, which git ignores
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Domains and classes on the source's principal axes, from records."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray

@@ -1,21 +1,20 @@
 """The deployment gate, from records: every score against the change, and how well it ranks and separates harm."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pandas import DataFrame
+from pandas import DataFrame, Series
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from ..analysis.gate import SCORES, both_kinds, correlation, gate_frame, harmful, subsets
+from ..analysis.gate import SCORES, both_kinds, correlation, gate_frame, harmful, replicated, subsets
 from ..analysis.paper import GATE_TAU
+from ..analysis.replications import over_data_sets
 from ..engine.records import Record
-from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, figure, line_of, note
+from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, figure, legend, line_of, note
 
-DRAWN = ("trace_w", "trace_mmd", "output_distance", "negative_msp_source", "cot", "anchor_disagreement")
+DRAWN = ("trace_w", "trace_mmd", "held_out_distance", "negative_msp_source", "cot", "anchor_disagreement")
 """Scores with a panel of their own; all of them stand in the forest."""
 RANDOM: dict[str, Any] = {"color": "0.6", "linewidth": 1.0, "label": "alarms at random"}
 
@@ -31,8 +30,7 @@ def scores(records: list[Record]) -> Figure:
         panels[0].set_title(data, loc="left")
         for ax, name in zip(panels, DRAWN, strict=True):
             _scatter(ax, part, name, kinds)
-    handles = [*grid.flat[0].get_legend_handles_labels()[0], note(f"harm above {GATE_TAU}", **DOTTED)]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+    legend(figure, grid.flat[0], note(f"harm above {GATE_TAU}", **DOTTED))
     return figure
 
 
@@ -62,8 +60,7 @@ def curves(records: list[Record]) -> Figure:
         row[1].axhline(100 * harm.mean(), **RANDOM)
         row[0].set(title=f"{title}, harm above {tau:.2f}", xlabel="false alarms [%]", ylabel="harm found [%]")
         row[1].set(xlabel="harm found [%]", ylabel="right alarms [%]", ylim=(0, 103))
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4)
+    legend(figure, grid[0][0], ncols=4)
     return figure
 
 
@@ -89,3 +86,29 @@ def forest(records: list[Record]) -> Figure:
     )
     figure.legend(loc="outside upper center", ncols=2)
     return figure
+
+
+@figure("gate-replications", "gate", across=True)
+def gate_replications(records: list[Record]) -> Figure:
+    """Spearman's rho of every score with the signed change, a column for each replication; best on average first."""
+    frame = gate_frame(records)
+    cells = replicated(frame[frame["kind"] == "plain"])
+    if not cells:
+        drawn, ax = axes(width=COLUMN, height=1.0)
+        ax.set_axis_off()
+        ax.text(0.5, 0.5, "no plain fine-tune among these records", ha="center", va="center")
+        return drawn
+    rho = Series({place: own["rho"].estimate for place, own in cells.items()}).unstack(level=0)
+    sets = Series({title: own["data_set"] for (title, _), own in cells.items()})
+    mean = rho.apply(lambda row: over_data_sets(row, sets).estimate, axis=1)
+    rho = rho.assign(mean=mean).sort_values("mean", ascending=False).rename(columns={"mean": "mean of data sets"})
+    drawn, ax = axes(width=0.52 * rho.shape[1] + 2.2, height=0.21 * len(rho) + 1.9)
+    shades = ax.imshow(rho, cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
+    for (y, x), value in np.ndenumerate(rho.to_numpy()):
+        if np.isfinite(value):
+            ax.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=6, color="w" if abs(value) > 0.6 else "k")
+    ax.axvline(rho.shape[1] - 1.5, color="k", linewidth=1.0)
+    ax.set(xticks=range(rho.shape[1]), yticks=range(len(rho)), yticklabels=list(rho.index))
+    ax.set_xticklabels([title.replace(", ", "\n") for title in rho.columns], rotation=90)
+    drawn.colorbar(shades, label=r"Spearman's $\rho$ with signed $\Delta R$", pad=0.02)
+    return drawn

@@ -1,7 +1,5 @@
 """Figure `slopes`: every size of the ridge example against the shift, from stored records alone."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from typing import Any
@@ -45,8 +43,6 @@ def slopes(records: list[Record]) -> Figure:
         if same
         else "fits to samples: missing"
     )
-    for axis in (above, below):
-        axis.set_xlabel("$|\\mu|$  [input standard deviations]")
     return figure
 
 
@@ -111,6 +107,5 @@ def _reference(axis: Any, m: list[float], start: float, order: int, *, until: fl
 
 
 def _finish(axis: Any, columns: int) -> None:
-    axis.set_ylim(FLOOR, None)
-    axis.set_ylabel("size  [units of the loss]")
+    axis.set(xlabel="$|\\mu|$  [input standard deviations]", ylabel="size  [units of the loss]", ylim=(FLOOR, None))
     axis.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=columns, columnspacing=1.0, handlelength=1.8)

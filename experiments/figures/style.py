@@ -1,7 +1,5 @@
 """The look of every figure: one column wide, colour-blind safe, the same bytes from the same records."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from cycler import cycler
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -33,7 +32,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES: dict[str, dict[str, Any]] = {
     "trace_w": {"color": COLOURS[0]},
     "trace_mmd": {"color": COLOURS[1], "linestyle": "--"},
-    "output_distance": {"color": COLOURS[2], "linestyle": "-."},
+    "held_out_distance": {"color": COLOURS[2], "linestyle": "-."},
     "negative_msp_source": {"color": COLOURS[3], "linestyle": (0, (5, 1))},
     "cot": {"color": COLOURS[4], "linestyle": (0, (3, 1, 1, 1))},
     "anchor_disagreement": {"color": COLOURS[5], "linewidth": 2.2},
@@ -96,6 +95,12 @@ def band(ax: Axes, centre: Series, reach: Series, *, alpha: float, **line: Any) 
 def note(label: str, **line: Any) -> Line2D | Patch:
     """A legend entry for what has none of its own: a grey band, or with ``line`` a line of that look."""
     return Line2D([], [], label=label, **line) if line else Patch(color="0.5", alpha=0.25, linewidth=0, label=label)
+
+
+def legend(figure: Figure, ax: Axes, *notes: Artist, ncols: int = 0, **options: Any) -> None:
+    """A legend above all panels, or at another ``loc``: what ``ax`` has, then ``notes``; without ``ncols`` in a row."""
+    handles = [*ax.get_legend_handles_labels()[0], *notes]
+    figure.legend(**{"handles": handles, "loc": "outside upper center", "ncols": ncols or len(handles), **options})
 
 
 DOTTED: dict[str, Any] = {"color": "black", "linewidth": 0.6, "linestyle": ":"}

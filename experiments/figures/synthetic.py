@@ -1,7 +1,5 @@
 """Figures of the synthetic worlds, from records."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from pandas import DataFrame, Series
@@ -18,7 +17,7 @@ from trace.scores import SCORES
 from ..analysis.summary import covers
 from ..analysis.synthetic import defined, plain_pairs, proxy_correlation, ratio_deciles
 from ..engine.records import Record
-from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, figure, line_of, missing, note
+from .style import COLOURS, COLUMN, DOTTED, MARKERS, axes, figure, legend, line_of, missing, note
 
 TERMS = {
     "gap_source": "gap of Q",
@@ -48,8 +47,11 @@ Portraits = dict[str, Any]
 
 
 def plain_worlds(records: list[Record]) -> list[tuple[str, DataFrame]]:
-    """The evaluated pairs of every world, as its file has it, and model."""
-    return [(", ".join(key), part) for key, part in plain_pairs(records).groupby(["world", "model"])]
+    """The evaluated pairs of every world, as its file has it, and model; the title says where labels come from."""
+    keys = ["world", "model", "variant"]
+    return [
+        (f"{world}, {model}\n{labels}", part) for (world, model, labels), part in plain_pairs(records).groupby(keys)
+    ]
 
 
 @figure("score-scatter", "synthetic")
@@ -57,14 +59,20 @@ def score_scatter(records: list[Record]) -> Figure:
     """TRACE-Proxy (OT) against the true change, one panel a world that has it, coloured by severity."""
     panels = [(title, frame) for title, frame in plain_worlds(records) if defined(frame, "proxy_ot")]
     figure, grid = _panels(len(panels))
+    score = SCORES["proxy_ot"]
     look: dict[str, Any] = {"s": 3, "cmap": "cividis", "linewidths": 0, "rasterized": True, "vmin": 0, "vmax": 2}
     for ax, (title, frame) in zip(grid, panels, strict=False):
-        change = np.maximum(frame["abs_risk_change"], FLOOR)
-        dots = ax.scatter(frame["proxy_ot"], change, c=frame["severity"], **look)
-        ax.set(xscale="log", yscale="log", title=f"{title}, " + rf"$\rho$ = {proxy_correlation(frame):.2f}")
+        below = frame["abs_risk_change"] < FLOOR
+        for part, marker in ((frame[~below], "o"), (frame[below], "v")):
+            change = np.maximum(part["abs_risk_change"], FLOOR)
+            dots = ax.scatter(part["proxy_ot"], change, c=part["severity"], marker=marker, clip_on=False, **look)
+        if below.any():
+            ax.text(
+                0.02, 0.98, f"{below.sum()} below {FLOOR:g}, drawn there", transform=ax.transAxes, va="top", fontsize=6
+            )
+        ax.set(xscale="log", yscale="log", xlabel=f"{score.label} [{score.units}]", ylabel=TRUE)
+        ax.set_title(f"{title}, " + rf"$\rho$ = {proxy_correlation(frame):.2f}")
         _ticks_of_few_decades(ax)
-        score = SCORES["proxy_ot"]
-        ax.set(xlabel=f"{score.label} [{score.units}]", ylabel=TRUE)
         if ax is grid[len(panels) - 1]:
             figure.colorbar(dots, ax=grid, label="severity", fraction=0.04)
     return figure
@@ -103,9 +111,7 @@ def _term_stacks(records: list[Record], *, share: bool) -> Figure:
         ax.set_ylabel("share of the bound [%]" if share else "mean term [nats]")
         ax.margins(y=0)
     if panels:
-        handles, labels = grid[0].get_legend_handles_labels()
-        title = "means over all pairs; labels travel with the points that move"
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), title=title)
+        legend(figure, grid[0], title="means over all pairs")
     return figure
 
 
@@ -122,8 +128,7 @@ def tightness(records: list[Record]) -> Figure:
         ax.axhline(1, **DOTTED)
         ax.set(title=title, yscale="log", xlabel="severity", ylabel=r"bound / $|\Delta R|$")
     if panels:
-        handles = [*grid[0].get_legend_handles_labels()[0], note("middle 80% of pairs"), note("no slack", **DOTTED)]
-        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+        legend(figure, grid[0], note("middle 80% of pairs"), note("no slack", **DOTTED))
     return figure
 
 
@@ -134,27 +139,35 @@ def sample_sizes(records: list[Record]) -> Figure:
         (title, frame) for title, frame in plain_worlds(records) if len(frame[["n", "n_target"]].drop_duplicates()) > 1
     ]
     figure, grid = axes(max(len(panels), 1), 2, width=2 * COLUMN, height=1.7, squeeze=False)
-    for column, (title, frame) in enumerate(panels):
-        _heat_map(grid[0][column], frame, proxy_correlation, "{:.2f}")
-        _heat_map(grid[1][column], frame, lambda part: covers(part, "bound_ot")[1], "{:.0f}")
-        grid[0][column].set_title(title.replace(", ", ",\n"))
+    quantities: list[tuple[str, Callable[[DataFrame], float], str]] = [
+        (r"$\rho$ of TRACE-Proxy", proxy_correlation, "{:.2f}"),
+        (r"median bound / $|\Delta R|$", lambda part: covers(part, "bound_ot")[1], "{:.0f}"),
+    ]
+    for row, (name, value, form) in zip(grid, quantities, strict=True):
+        by_size = [frame.groupby(["n", "n_target"]) for _, frame in panels]
+        maps = [Series({sizes: value(part) for sizes, part in groups}).unstack() for groups in by_size]
+        top = max([1.0, *(float(np.nanmax(cells)) for cells in maps)])
+        for ax, values in zip(row, maps, strict=False):
+            drawn = _heat_map(ax, values, top, form)
+            if ax is row[len(maps) - 1]:
+                figure.colorbar(drawn, ax=list(row), label=name, fraction=0.04)
+        row[0].set_ylabel("source sample size")
+    for column, (title, _) in enumerate(panels):
+        grid[0][column].set_title(title)
         grid[1][column].set_xlabel("target sample size")
-    grid[0][0].set_ylabel(r"$\rho$ of TRACE-Proxy" + "\nsource sample size")
-    grid[1][0].set_ylabel(r"median bound / $|\Delta R|$" + "\nsource sample size")
     return figure
 
 
-def _heat_map(ax: Axes, frame: DataFrame, value: Callable[[DataFrame], float], form: str) -> None:
-    """Cells without pairs stay empty."""
-    values = Series({sizes: value(part) for sizes, part in frame.groupby(["n", "n_target"])}).unstack()
+def _heat_map(ax: Axes, values: DataFrame, top: float, form: str) -> AxesImage:
+    """Cells without pairs stay empty; one scale from 0 to ``top`` for all maps of a row."""
     cells = values.to_numpy()
-    top = max([1.0, *cells[~np.isnan(cells)].tolist()])
-    ax.imshow(cells, cmap="cividis", origin="lower", aspect="auto", vmin=0, vmax=top)
+    image = ax.imshow(cells, cmap="cividis", origin="lower", aspect="auto", vmin=0, vmax=top)
     for (i, j), cell in np.ndenumerate(cells):
         shown = "" if math.isnan(cell) else form.format(cell)
         ax.text(j, i, shown, ha="center", va="center", fontsize=6, color="white" if cell < top / 2 else "black")
     ax.set_xticks(range(cells.shape[1]), [f"{size:g}" for size in values.columns], fontsize=6)
     ax.set_yticks(range(len(cells)), [f"{size:g}" for size in values.index], fontsize=6)
+    return image
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
@@ -178,11 +191,18 @@ def worlds(records: list[Record]) -> Figure:
             if "portraits" in kept:
                 drawn.setdefault(f"{record['config']['world']},\n{model}", {}).update(kept["portraits"])
     severities = sorted({float(s) for portraits in drawn.values() for s in portraits})
-    shape = max(len(severities), 1), max(len(drawn), 1)
     ratios = [_height(portraits) for _, portraits in sorted(drawn.items())] or [1.0]
     height = 1.2 * sum(ratios) / len(ratios) + 0.3
-    rows: dict[str, Any] = {"squeeze": False, "sharex": "row", "sharey": "row", "height_ratios": ratios}
-    figure, grid = axes(*shape, width=2 * COLUMN, height=height, **rows)
+    figure, grid = axes(
+        max(len(severities), 1),
+        len(ratios),
+        width=2 * COLUMN,
+        height=height,
+        squeeze=False,
+        sharex="row",
+        sharey="row",
+        height_ratios=ratios,
+    )
     for row, (title, portraits) in zip(grid, sorted(drawn.items()), strict=False):
         row[0].set_ylabel(f"{title}\n$x_2$", fontsize=6.5)
         for ax, severity in zip(row, severities, strict=True):
@@ -203,14 +223,12 @@ def _height(portraits: Portraits) -> float:
 
 
 def _draw(ax: Axes, portrait: Portraits | None) -> None:
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.set_aspect("equal")
+    ax.set(xticks=[], yticks=[], aspect="equal")
     if portrait is None:
         missing(ax)
         return
-    source = np.array(portrait["source"]["x"])
-    ax.scatter(source[:, 0], source[:, 1], s=1.5, color="0.75", linewidths=0)
+    x, y = np.array(portrait["source"]["x"]).T
+    ax.scatter(x, y, s=1.5, color="0.75", linewidths=0)
     points, labels = np.array(portrait["target"]["x"]), np.array(portrait["target"]["y"])
     for label in range(_num_classes(portrait)):
         x, y = points[labels == label].T
@@ -232,11 +250,12 @@ def _look_of(label: int) -> dict[str, Any]:
 
 
 def _legend(num_classes: int) -> list[Line2D]:
-    dots = [
-        Line2D([], [], linestyle="", markersize=3, label=f"target, class {label}", **_look_of(label))
-        for label in range(num_classes)
+    return [
+        Line2D([], [], linestyle="", marker=".", color="0.75", label="source"),
+        *(
+            Line2D([], [], linestyle="", markersize=3, label=f"target, class {label}", **_look_of(label))
+            for label in range(num_classes)
+        ),
+        Line2D([], [], color="black", linestyle="solid", label="boundary of Q"),
+        Line2D([], [], color="black", linestyle="dashed", label="boundary of Q~"),
     ]
-    source = Line2D([], [], linestyle="", marker=".", color="0.75", label="source")
-    old = Line2D([], [], color="black", linestyle="solid", label="boundary of Q")
-    new = Line2D([], [], color="black", linestyle="dashed", label="boundary of Q~")
-    return [source, *dots, old, new]

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from torch import nn
 
-from trace import Sample, Settings
-from trace.features import FeatureMap
+from trace import Sample, Settings, diagnose
+from trace.evidence import InputDistance, Known, RiskChange
+from trace.features import FeatureMap, extract
 from trace.losses import Loss
 from trace.training.fit import Progress
 from trace.worlds import ShiftWorld, num_classes
@@ -22,8 +23,8 @@ from .measure import (
     Row,
     SourceFeatures,
     anchor_losses,
-    diagnose_pair,
     distances,
+    inputs_apart,
     row,
     source_features,
 )
@@ -40,6 +41,9 @@ from .train import (
     fit_updates,
 )
 
+FEWER = 5
+"""The target's test sample, for COSP alone, is this many times smaller than the anchor's."""
+
 
 @dataclass
 class Cell:
@@ -55,9 +59,12 @@ class Cell:
     settings: Settings
     num_classes: int = 2
     exact: bool = False
-    """Measure the exact W1 as well, between inputs: in features it would cost a solve for every model."""
+    """Keep the exact W1 as the distance between features as well, where these are the inputs."""
+    target_tests: dict[float, Sample] = field(default_factory=dict)
+    """By severity."""
     features: dict[object, SourceFeatures] = field(default_factory=dict)
     measured: dict[object, Distances] = field(default_factory=dict)
+    apart: dict[tuple[float, int], InputDistance | str] = field(default_factory=dict)
 
     @classmethod
     def draw(
@@ -85,7 +92,20 @@ class Cell:
             settings=keys.settings(),
             num_classes=num_classes(any_world),
             exact=exact,
+            target_tests={
+                severity: check_classes(
+                    made, made.target(test_size // FEWER, generator=seeded("target test", severity))
+                )
+                for severity, made in worlds.items()
+            },
         )
+
+    def inputs_apart(self, member: Member) -> InputDistance | str:
+        """W1 between the inputs of a pair's samples, which all models share."""
+        key = (member.severity, member.seed)
+        if key not in self.apart:
+            self.apart[key] = inputs_apart(self.sources[member.seed], self.targets[key])
+        return self.apart[key]
 
     def distances(self, spec: ModelSpec, member: Member, h: FeatureMap) -> Distances:
         """Between the features of a pair's samples."""
@@ -93,11 +113,11 @@ class Cell:
         space = () if on_inputs else (spec.name, member.weight_decay)
         near, far = (space, member.seed), (space, member.seed, member.severity)
         if near not in self.features:
-            self.features[near] = source_features(h, self.sources[member.seed], member.seed, self.settings)
+            u = extract(h, self.sources[member.seed].train.x)
+            self.features[near] = source_features(u, self.settings, seeded("floor", member.seed))
         if far not in self.measured:
             target = self.targets[member.severity, member.seed]
-            exact = self.exact and on_inputs
-            self.measured[far] = distances(h, self.features[near], target, self.settings, exact=exact)
+            self.measured[far] = distances(h, self.features[near], target, self.settings)
         return self.measured[far]
 
 
@@ -130,10 +150,31 @@ def measure(spec: ModelSpec, cell: Cell, pairs: Sequence[Member], progress: Prog
 
 
 def _pair(spec: ModelSpec, cell: Cell, member: Member, old: nn.Sequential, new: nn.Sequential, losses: Losses) -> Row:
+    """The full diagnostic as a row; Q's losses on the anchor test sample are the same for all its updates."""
     h = feature_map(spec, old)
     between = cell.distances(spec, member, h)
     source, target = cell.sources[member.seed], cell.targets[member.severity, member.seed]
-    both = (losses, anchor_losses(new, cell.test, cell.loss))
-    diagnostic = diagnose_pair(old, new, source, target, between, h, both, cell.loss, cell.settings)
-    found = {**row(diagnostic), "floor": between.floor}
-    return found if between.w1 is None else {**found, "wasserstein1": between.w1}
+    after = anchor_losses(new, cell.test, cell.loss)
+    diagnostic = diagnose(
+        old,
+        new,
+        source.train,
+        target.train,
+        source_val=source.val,
+        target_val=target.val,
+        loss=cell.loss,
+        feature_map=h,
+        settings=cell.settings,
+        known=Known(
+            shift=between.shift,
+            spectrum=between.spectrum,
+            wasserstein1_input=cell.inputs_apart(member),
+            risk_change=RiskChange.of(after.values - losses.values, float((after.wrong - losses.wrong).mean())),
+        ),
+    )
+    on_target = anchor_losses(new, cell.target_tests[member.severity], cell.loss)
+    found = {**row(diagnostic), "floor": between.floor, "clip_changed": after.clipped}
+    found["cosp"] = abs(float(on_target.values.mean()) - float(after.values.mean()))
+    if cell.exact and spec.features == "identity":
+        found["wasserstein1"] = found["wasserstein1_input"]
+    return found

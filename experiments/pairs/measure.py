@@ -1,25 +1,23 @@
 """One pair (Q, Q~) measured: every term of the diagnostic, anchor terms and the true risk change, as one flat row."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from trace import Diagnostic, Sample, Settings, diagnose
+from trace import Diagnostic, Sample, Settings
+from trace.estimators.anchor import AnchorTerms
 from trace.estimators.rkhs_norm import Spectrum, kernel_spectrum
 from trace.estimators.sinkhorn import SelfTransport, sinkhorn_floor
-from trace.estimators.wasserstein1 import wasserstein1
-from trace.evidence import Known, RiskChange, Shift, measure_shift, shared_self
+from trace.evidence import EXACT_SAMPLES, InputDistance, Shift, input_distance, measure_shift, shared_self
 from trace.features import FeatureMap, extract
 from trace.losses import Loss, ZeroOne
+from trace.stats.intervals import bernstein_radius
 from trace.training.stack import sigmoid_twin
 
 from ..engine.records import significant
-from ..engine.seeds import seeded
 from .train import Split
 
 DIGITS = 6
@@ -33,6 +31,8 @@ class Losses(NamedTuple):
 
     values: Tensor
     wrong: Tensor
+    clipped: float
+    """Share of predictions that the loss's clipping changes."""
 
 
 class Distances(NamedTuple):
@@ -43,8 +43,6 @@ class Distances(NamedTuple):
     """Of the held-out target features."""
     floor: float
     """Sinkhorn divergence between halves of the source."""
-    w1: float | None
-    """The distance that the theorem needs; None where it was not asked for."""
 
 
 class SourceFeatures(NamedTuple):
@@ -55,6 +53,13 @@ class SourceFeatures(NamedTuple):
     floor: float
 
 
+def inputs_apart(source: Split, target: Split) -> InputDistance | str:
+    """W1 between the training inputs as they are, where both samples are small enough, or a sentence."""
+    if max(len(source.train.x), len(target.train.x)) > EXACT_SAMPLES:
+        return f"exact for at most {EXACT_SAMPLES} rows"
+    return input_distance(source.train.x, target.train.x)
+
+
 @torch.no_grad()
 def anchor_losses(model: nn.Sequential, test: Sample, loss: Loss, *, chunk: int = 20_000) -> Losses:
     """Losses and 0-1 errors on a large test sample, in chunks."""
@@ -62,53 +67,22 @@ def anchor_losses(model: nn.Sequential, test: Sample, loss: Loss, *, chunk: int 
         raise ValueError("the anchor test sample must have labels: return Sample(x, y) from the world")
     twin = sigmoid_twin(model)
     logits = torch.cat([twin(x) for x in test.x.split(chunk)])
-    return Losses(loss(logits, test.y).double(), ZeroOne()(logits, test.y).double())
+    changed = loss.clip(logits).argmax(dim=1) != logits.argmax(dim=1)
+    return Losses(loss(logits, test.y).double(), ZeroOne()(logits, test.y).double(), float(changed.double().mean()))
 
 
-def source_features(h: FeatureMap, source: Split, seed: int, settings: Settings) -> SourceFeatures:
-    u = extract(h, source.train.x)
-    half = sinkhorn_floor(
-        u, epsilon=settings.epsilon, num_iters=settings.num_iters, num_splits=1, generator=seeded("floor", seed)
-    )
+def source_features(u: Tensor, settings: Settings, generator: Generator) -> SourceFeatures:
+    """Of features ``[n, k]``; the generator draws the halves."""
+    s = settings
+    half = sinkhorn_floor(u, epsilon=s.epsilon, num_iters=s.num_iters, tol=s.tol, num_splits=1, generator=generator)
     return SourceFeatures(u, shared_self(u, settings), half.value)
 
 
-def distances(h: FeatureMap, source: SourceFeatures, target: Split, settings: Settings, *, exact: bool) -> Distances:
+def distances(h: FeatureMap, source: SourceFeatures, target: Split, settings: Settings) -> Distances:
     u = extract(h, target.train.x)
     shift = measure_shift(source.u, u, settings, source_self=source.self_transport)
     spectrum = kernel_spectrum(extract(h, target.val.x), kernel=settings.kernel, bandwidth=shift.mmd.bandwidth)
-    return Distances(shift, spectrum, source.floor, wasserstein1(source.u, u).value if exact else None)
-
-
-def diagnose_pair(
-    old: nn.Module,
-    new: nn.Module,
-    source: Split,
-    target: Split,
-    between: Distances,
-    h: FeatureMap,
-    losses: tuple[Losses, Losses],
-    loss: Loss,
-    settings: Settings,
-) -> Diagnostic:
-    """The full diagnostic; the anchor losses of both models were computed before, Q's once for all its updates."""
-    change, wrong = (after - before for before, after in zip(*losses, strict=True))
-    return diagnose(
-        old,
-        new,
-        source.train,
-        target.train,
-        source_val=source.val,
-        target_val=target.val,
-        loss=loss,
-        feature_map=h,
-        settings=settings,
-        known=Known(
-            shift=between.shift,
-            spectrum=between.spectrum,
-            risk_change=RiskChange.of(change, float(wrong.mean())),
-        ),
-    )
+    return Distances(shift, spectrum, source.floor)
 
 
 SIZES_ALONE = ("label_noise", "validation_error", "lipschitz_loss")
@@ -127,10 +101,27 @@ KEPT = {
     },
     "error_change": "risk_change_details_error_rate",
     "rkhs_at_edge": "rkhs_norm_at_edge",
-    "anchor_upper": "anchor_worst_label_bernstein_upper",
+    "anchor_upper": "anchor_upper",
 }
-"""What a record keeps of a pair, by its name in `Diagnostic.columns`: estimates, from which `analysis.frame` derives
-terms, bounds and scores."""
+"""What a record keeps of a pair, by its name in `Diagnostic.columns` or here: estimates, from which `analysis.frame`
+derives terms, bounds and scores."""
+
+
+def anchor_upper(terms: AnchorTerms, delta: float) -> float:
+    """Upper end of the worst-label term by Bernstein's interval: a record is one look at one number of rows."""
+    term = terms.worst_label
+    if term.tally is None:
+        return math.nan
+    radius = bernstein_radius(terms.num_samples, delta, term.deviation**2, term.tally.high - term.tally.low)
+    return min(term.tally.high, term.value + radius)
+
+
+WHERE_KNOWN = (
+    *("held_out_distance", "capped_change", "empirical_shift", "empirical_change", "wasserstein1_input"),
+    *("largest_gradient_source", "largest_gradient_target", "jacobian_change"),
+    *("certified_source", "certified_target", "certified_change"),
+)
+"""What it keeps besides, by the same name, where a study can measure it."""
 
 
 def row(diagnostic: Diagnostic) -> Row:
@@ -140,10 +131,12 @@ def row(diagnostic: Diagnostic) -> Row:
         ValueError: where one of them is not available.
     """
     found = diagnostic.columns()
+    found["anchor_upper"] = anchor_upper(diagnostic.evidence.anchor, diagnostic.settings.delta)
     missing = [name for name, column in KEPT.items() if math.isnan(found[column])]
     if missing:
         raise ValueError(f"a pair lacks {', '.join(missing)}: {diagnostic.reasons}")
-    return {name: found[column] for name, column in KEPT.items()}
+    more = {name: found[name] for name in WHERE_KNOWN if not math.isnan(found[name])}
+    return {**{name: found[column] for name, column in KEPT.items()}, **more}
 
 
 def columns(rows: Sequence[Row]) -> dict[str, list[float]]:

@@ -1,7 +1,5 @@
 """A two-dimensional world as a record keeps it for its figure: some points, and both models' scores on a grid."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,11 +1,11 @@
 """The keys of every experiment that measures: its loss, and each number that decides a diagnostic."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 from trace import Settings
 from trace.losses import ClippedCrossEntropy
+
+from ..engine.config import added
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class SettingsConfig:
     """C of the W1 remainder, a convention."""
     mmd_constant: float | None = Settings.mmd_constant
     """C of the MMD remainder; the explicit inequality for bounded kernels if absent."""
+
+    tol: float = added(Settings.tol)
+    """By how much Sinkhorn's marginals may be off in total."""
+    input_diameter: float | None = added(Settings.input_diameter)
+    """Largest distance between two possible inputs, where it is known."""
 
     def settings(self) -> Settings:
         """As the library takes them.

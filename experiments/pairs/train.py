@@ -3,8 +3,6 @@
 Every draw has a generator of its own, seeded by what it is for, so a pair is the same whatever else its cell holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -6,8 +6,6 @@ plane of w* and mu, so vectors are given by their two coordinates there: ``w* = 
 the angle between them. All functions take the shift sizes ``m = |mu| [k]`` at once and are exact up to rounding.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ The checks draw from source and target and know nothing of how a closed form was
 the population's orders when both models see samples.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import NamedTuple
@@ -13,16 +11,20 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.random import Generator as NumpyGenerator
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
+from torch.nn.utils import skip_init
 
 from trace import Diagnostic, Sample, Settings, diagnose
-from trace.losses import SquaredError
+from trace.losses import Huber, SquaredError
 
 from . import forms as forms
 from .forms import Array, Problem
 
 ROUNDING = 1e-14
 """Added to every standard error, in units of order 1: a quantity that is exactly 0 has no spread of its own."""
+
+
+LOSSES = {"squared": SquaredError, "huber": Huber}
 
 
 class Draws(NamedTuple):
@@ -125,12 +127,19 @@ def refit_curves(p: Problem, shifts: list[float], *, n: int, generator: Generato
     }
 
 
-def diagnose_fits(
-    p: Problem, m: float, *, n: int, n_val: int, n_test: int, settings: Settings, generator: Generator
-) -> Diagnostic:
-    """The full diagnostic of two fits with held-out splits and an anchor test sample, on squared error.
+def linear(w: Tensor) -> nn.Linear:
+    """``x -> w.x`` as ``[n, 1]``."""
+    model = skip_init(nn.Linear, len(w), 1, bias=False, dtype=w.dtype)
+    model.weight.data.copy_(w[None])
+    return model
 
-    Without a limit this loss has neither an L_ell nor an M, and model change and remainders are undefined. The limit is
+
+def diagnose_fits(
+    p: Problem, m: float, *, n: int, n_val: int, n_test: int, loss: str, settings: Settings, generator: Generator
+) -> Diagnostic:
+    """The full diagnostic of two fits with held-out splits and an anchor test sample, on a loss of `LOSSES`.
+
+    Without a limit the losses have no M, and model change or remainders are undefined. The limit is
     the smallest that covers all targets of these samples; outputs are clipped to it as well. A warning about the RKHS
     norm is silenced: only the MMD forms use that norm, and this experiment reports the transport form.
     """
@@ -143,14 +152,14 @@ def diagnose_fits(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the ridge chosen by cross-validation", category=RuntimeWarning)
         return diagnose(
-            lambda x: (x @ w)[:, None],
-            lambda x: (x @ w_new)[:, None],
+            linear(w),
+            linear(w_new),
             source,
             target,
             source_val=source_val,
             target_val=target_val,
             anchor_test=anchor,
-            loss=SquaredError(limit=limit),
+            loss=LOSSES[loss](limit=limit),
             settings=settings,
             generator=generator,
         )

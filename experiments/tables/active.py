@@ -1,12 +1,24 @@
-"""Tables of active selection from records: `trace-domainnet-main` and `-combined`, `active-terms`, `active-ranks`."""
+"""Tables of active selection from records: `trace-domainnet-main` and `-combined`, `active-terms`, `active-ranks`,
+`active-replications`."""
 
-from __future__ import annotations
+from itertools import product
 
 from pandas import DataFrame, Series
 
-from ..analysis.active import SCORES, active_frame, mean_correlation, policies_in
+from trace.stats.jackknife import StudentInterval
+
+from ..analysis.active import (
+    COMPARED,
+    SCALE_FROM,
+    SCORES,
+    active_frame,
+    mean_correlation,
+    policies_in,
+    policy_leads,
+)
 from ..analysis.cells import MISSING, interval, spread
-from ..analysis.paper import ACTIVE, ActiveRow
+from ..analysis.paper import ACTIVE
+from ..analysis.replications import over_data_sets, pooled_title
 from ..analysis.summary import rank_correlation
 from ..engine.records import Record
 from .table import Table, table, without
@@ -40,11 +52,12 @@ def combined(records: list[Record]) -> Table:
     """Every round of every policy: the paper's on DomainNet, ours on the data that was run."""
     frame = active_frame(records)
     policies = policies_in(frame)
-    rows = []
-    for policy in policies:
-        for number in sorted({row.round for row in ACTIVE}):
-            rows += [_published(row) for row in ACTIVE if (row.policy, row.round) == (policy, number)]
-            rows += _ours(frame, policy, number)
+    rows = [
+        row
+        for policy in policies
+        for number in sorted({row.round for row in ACTIVE})
+        for row in [*_published(policy, number), *_ours(frame, policy, number)]
+    ]
     others = " and ".join(policy for policy in policies if policy not in DISTANCE)
     scores = ["Distance", "Out. Disc.", "TRACE-Proxy", "|Delta R| [p.p.]", "Proxy / |Delta R|", "B / |Delta R|"]
     return Table(
@@ -71,11 +84,10 @@ def main(records: list[Record]) -> Table:
 @table("active-terms", "active")
 def terms(records: list[Record]) -> Table:
     """Everything that a round measures, on the data that was run."""
-    frame = active_frame(records)
-    rows = []
-    for (data, policy, labeled), part in frame.groupby(["data", "policy", "labeled"], sort=False):
-        cells = [spread(scale * part[name]) for name, (_, scale) in TERMS.items()]
-        rows.append([data, policy, f"{labeled:g}", *cells])
+    rows = [
+        [data, policy, f"{labeled:g}", *(spread(scale * part[name]) for name, (_, scale) in TERMS.items())]
+        for (data, policy, labeled), part in active_frame(records).groupby(["data", "policy", "labeled"], sort=False)
+    ]
     return Table(
         caption=(
             "Active selection, all terms: mean (standard deviation) over seeds. W is the debiased Sinkhorn divergence "
@@ -92,30 +104,64 @@ def terms(records: list[Record]) -> Table:
 def ranks(records: list[Record]) -> Table:
     """How well every score ranks the rounds by the anchor's change."""
     frame = active_frame(records)
-    rows = []
-    for data, part in frame.groupby("data", sort=False):
-        for score, name in SCORES.items():
-            found = [
-                rho(part, score, change)
-                for rho in (mean_correlation, rank_correlation)
-                for change in ("points", "signed_points")
-            ]
-            rows.append([data, name, *(interval(rho, "{:.2f}") for rho in found)])
+    columns = list(product((mean_correlation, rank_correlation), ("points", "signed_points")))
+    rows = [
+        [data, name, *(interval(rho(part, score, change), "{:.2f}") for rho, change in columns)]
+        for data, part in frame.groupby("data", sort=False)
+        for score, name in SCORES.items()
+    ]
     return Table(
         caption=(
             "Active selection: Spearman's rho of every score with the change of the anchor's 0-1 risk, over the means "
-            f"of all rounds of {', '.join(policies_in(frame))} and over all rounds of all runs; 95% intervals over "
-            "seeds."
+            f"of all rounds of {', '.join(policies_in(frame))} and over all rounds of all runs; 95% intervals, "
+            "Student's t over seeds, which share one test set, whose chance is left out. c_h of TRACE-Proxy is that of "
+            f"the pair, from the development rounds of {SCALE_FROM}."
         ),
         header=["data", "score", "means, |Delta R|", "means, signed", "all rounds, |Delta R|", "all rounds, signed"],
         rows=rows,
     )
 
 
-def _published(row: ActiveRow) -> list[str]:
-    sizes = [row.output_distance, row.proxy, row.risk_change, row.ratio]
-    head = [row.policy, str(row.round), str(row.labeled), "domainnet, published", f"{row.distance:.4f}"]
-    return [*head, *(f"{size:.2f}" for size in sizes), "not printed", "not printed"]
+@table("active-replications", "active", across=True)
+def active_replications(records: list[Record]) -> Table:
+    """Every policy against random labels on every data set, pair and backbone."""
+    frame = active_frame(records)
+    leads = policy_leads(frame)
+    rows = []
+    for policy in dict.fromkeys(lead.policy for lead in leads):
+        own = [lead for lead in leads if lead.policy == policy]
+        rows += [[lead.data, policy, str(lead.seeds), *(_lead(lead.over[name]) for name in COMPARED)] for lead in own]
+        sets = Series([lead.data_set for lead in own])
+        pooled = (over_data_sets(Series([lead.over[name].estimate for lead in own]), sets) for name in COMPARED)
+        rows.append([pooled_title(sets), policy, "", *map(_lead, pooled)])
+    return Table(
+        caption=(
+            "Replications of active selection: mean over rounds of a policy minus that of random labels, on the same "
+            "seeds; 95% intervals, Student's t over seeds, and better or worse where they exclude 0 (less is better). "
+            "Last rows: mean over data sets of their replications' mean, Student's t over data sets."
+        ),
+        header=["replication", "policy", "seeds", *(f"{title}, minus random" for title in COMPARED.values())],
+        rows=rows or [[MISSING] * (3 + len(COMPARED))],
+    )
+
+
+def _lead(found: StudentInterval) -> str:
+    """A difference, and on which side of 0 its interval is."""
+    side = " better" if found.upper < 0 else " worse" if found.lower > 0 else ""
+    return interval(found, "{:+.2f}") + side
+
+
+def _published(policy: str, number: int) -> list[list[str]]:
+    """The line of the paper, where it has one."""
+    return [
+        [
+            *(policy, str(number), str(row.labeled), "domainnet, published", f"{row.distance:.4f}"),
+            *(f"{size:.2f}" for size in (row.output_distance, row.proxy, row.risk_change, row.ratio)),
+            *("not printed", "not printed"),
+        ]
+        for row in ACTIVE
+        if (row.policy, row.round) == (policy, number)
+    ]
 
 
 def _ours(frame: DataFrame, policy: str, number: int) -> list[list[str]]:

@@ -1,7 +1,5 @@
 """The table `anchoring`: what each method leaves of the anchor's risk change at equal target accuracy, from records."""
 
-from __future__ import annotations
-
 from pandas import DataFrame
 
 from ..analysis.anchoring import (
@@ -29,8 +27,8 @@ def anchoring(records: list[Record]) -> Table:
         "Anchor-aware training at equal target accuracy: of every method, by seed, the most restrained update whose "
         f"error on the target's validation split is at most {100 * TOLERANCE:g} point above the plain fine-tune's. "
         "Target error is that on the test split, Delta R the change on the anchor's; means over seeds with standard "
-        "deviations or 95% bootstrap intervals, differences paired by seed. The certificate is the upper end of the "
-        "95% interval of the worst-label bound on held-out anchor inputs. "
+        "deviations or 95% intervals of Student's t, differences paired by seed. The certificate is the upper end of "
+        "the 95% interval of the worst-label bound on held-out anchor inputs. "
     )
     about = ["study", "method", "needs of the anchor", "strength", "target error [%]", "minus plain [p.p.]"]
     risk = ["Delta R [nats]", "|Delta R| [nats]", "minus plain"]

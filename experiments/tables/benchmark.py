@@ -1,8 +1,9 @@
 """The tables `benchmark`, ours against its peers, and `growth`, cost against sample size, from one record."""
 
-from __future__ import annotations
+import numpy as np
+from pandas import DataFrame
+from scipy.stats import linregress
 
-from ..analysis.benchmark import growth_frame, order_of_growth
 from ..engine.records import Record
 from .table import Table, table
 
@@ -53,7 +54,7 @@ def _number(value: float | None, form: str, *, scale: float = 1.0) -> str:
 @table("growth", "benchmark")
 def growth(records: list[Record]) -> Table:
     """Seconds by size, the slope, and what it says about the size of DomainNet."""
-    frame = growth_frame(records[0])
+    frame = DataFrame(records[0]["metrics"]["growth"])
     sizes, rows = sorted(set(frame["n"])), []
     for name, part in frame.groupby("estimator", sort=False):
         seconds, rate = part.set_index("n")["seconds"], order_of_growth(part)
@@ -69,3 +70,15 @@ def growth(records: list[Record]) -> Table:
         header=["estimator", *(f"n = {n:,}" for n in sizes), "slope", "projected [s]"],
         rows=rows,
     )
+
+
+def order_of_growth(part: DataFrame) -> float:
+    """Slope of log seconds against log n, over the upper half of the sizes: small ones measure overhead.
+
+    >>> round(order_of_growth(DataFrame({"n": [1, 2, 4, 8], "seconds": [9.0, 4.0, 16.0, 64.0]})), 6)
+    2.0
+    """
+    if len(part) < 2:
+        return float("nan")
+    upper = np.log(part[["n", "seconds"]].iloc[min(len(part) // 2, len(part) - 2) :])
+    return float(linregress(upper["n"], upper["seconds"]).slope)

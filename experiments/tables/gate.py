@@ -1,6 +1,5 @@
-"""The tables of the deployment gate from records: `gate-tau-main`, `gate-tau`, `gate-paired` and `gate-controls`."""
-
-from __future__ import annotations
+"""The tables of the deployment gate from records: `gate-tau-main`, `gate-tau`, `gate-paired`, `gate-controls`
+and `gate-replications`."""
 
 from pandas import DataFrame, Series
 
@@ -8,6 +7,7 @@ from trace.stats.metrics import auprc, auroc
 
 from ..analysis.cells import MISSING, interval, spread
 from ..analysis.gate import (
+    REPLICATED_AT,
     SCORES,
     THRESHOLDS,
     alarm,
@@ -17,15 +17,18 @@ from ..analysis.gate import (
     gate_frame,
     harmful,
     lead,
+    replicated,
     resolvable,
     subsets,
 )
-from ..analysis.paper import GATE, GATE_RHO, GATE_TAU
+from ..analysis.paper import GATE, GATE_CANDIDATES, GATE_HARMFUL_SHARE, GATE_RHO, GATE_TAU
+from ..analysis.replications import over_data_sets, pooled_title
 from ..engine.records import Record
 from .table import Table, table
 
-PUBLISHED = {"trace_w": "trace", "negative_msp_source": "msp"}
-"""Our reading of the paper's two methods."""
+PUBLISHED = {"trace": "TRACE gate score", "msp": "-MSP, side not named"}
+"""The paper's two methods, as it names them."""
+NOT_PRINTED = "not printed"
 
 CHANGES = {
     "error_change": "rho, signed",
@@ -34,12 +37,16 @@ CHANGES = {
 }
 """What scores are ranked against, and the column of it."""
 
-AGAINST = ("trace_w", "output_distance")
+AGAINST = ("trace_w", "held_out_distance")
 """What every score is compared with: the paper's gate, and the one of its terms that needs no distance."""
 
 ABBREVIATIONS = (
     "MSP is the mean largest softmax probability, ATC average thresholded confidence, DoC difference of confidences, "
     "COT confidence optimal transport, MaNo matrix norm, that of normalised logits."
+)
+
+INTERVALS = (
+    "95% intervals, Student's t over seeds and candidates; all seeds share one test set, whose chance is left out."
 )
 
 FIRST = ("plain", "reference")
@@ -48,7 +55,7 @@ FIRST = ("plain", "reference")
 SHOWN = (
     "trace_w",
     "trace_mmd",
-    "output_distance",
+    "held_out_distance",
     "disagreement_target",
     "negative_msp_source",
     "cot",
@@ -61,64 +68,80 @@ SHOWN = (
 @table("gate-tau-main", "gate")
 def gate_tau_main(records: list[Record]) -> Table:
     """Rank correlation with signed and absolute change, and AUROC at the paper's threshold, for every score."""
-    rows = []
-    for title, frame in subsets(records):
-        for score, name in SCORES.items():
-            paper = f"{GATE_RHO[PUBLISHED[score]]:.3f}" if score in PUBLISHED else ""
-            rhos = [correlation(frame, score, change) for change in CHANGES]
-            cells = [interval(found, "{:.2f}") for found in (*rhos, area(frame, score, GATE_TAU))]
-            rows.append([title, name, paper, *cells, str(len(frame))])
+    (at_tau,) = [row for row in GATE if row.tau == GATE_TAU]
+    printed = [
+        [
+            *("domainnet, published", name, NOT_PRINTED, f"{GATE_RHO[method]:.3f}", NOT_PRINTED),
+            *(f"{getattr(at_tau, f'auroc_{method}'):.3f}", str(GATE_CANDIDATES)),
+        ]
+        for method, name in PUBLISHED.items()
+    ]
+    rows = [
+        [
+            *(title, name, *(interval(correlation(frame, score, change), "{:.2f}") for change in CHANGES)),
+            *(interval(area(frame, score, GATE_TAU), "{:.2f}"), str(len(frame))),
+        ]
+        for title, frame in subsets(records)
+        for score, name in SCORES.items()
+    ]
     return Table(
         caption=(
             "Deployment gate: Spearman's rho of every score with the change of the anchor's 0-1 risk, signed and "
-            f"absolute, and of its clipped cross-entropy; AUROC for a rise above {GATE_TAU}. 95% intervals over seeds "
-            "and candidates. MSP stands in both signs: the paper's rho and its AUROC have opposite ones. "
-            f"{ABBREVIATIONS}"
+            f"absolute, and of its clipped cross-entropy; AUROC for a rise above {GATE_TAU}. {INTERVALS} MSP stands in "
+            f"both signs: the paper's rho and its AUROC have opposite ones. {ABBREVIATIONS}"
         ),
-        header=["candidates", "score", "rho, paper", *CHANGES.values(), f"AUROC at {GATE_TAU}", "updates"],
-        rows=rows,
+        header=["candidates", "score", *CHANGES.values(), f"AUROC at {GATE_TAU}", "updates"],
+        rows=printed + rows,
     )
 
 
 @table("gate-tau", "gate")
 def gate_tau(records: list[Record]) -> Table:
     """AUROC and AUPRC of every score over a sweep of thresholds."""
-    published = {(row.tau, "trace_w"): (row.auroc_trace, row.auprc_trace) for row in GATE}
-    published |= {(row.tau, "negative_msp_source"): (row.auroc_msp, row.auprc_msp) for row in GATE}
-    rows = []
-    for title, frame in subsets(records):
-        for tau in THRESHOLDS:
-            share = f"{100 * float(harmful(frame, tau).mean()):.0f}%"
-            for score, name in SCORES.items():
-                paper = published.get((tau, score))
-                printed = f"{paper[0]:.3f} / {paper[1]:.3f}" if paper else ""
-                areas = [interval(area(frame, score, tau, metric), "{:.2f}") for metric in (auroc, auprc)]
-                rows.append([title, f"{tau:.2f}", share, name, printed, *areas])
+    printed = [
+        [
+            *("domainnet, published", f"{row.tau:.2f}"),
+            f"{100 * GATE_HARMFUL_SHARE:.0f}%" if row.tau == GATE_TAU else NOT_PRINTED,
+            *(name, *(f"{getattr(row, f'{metric}_{method}'):.3f}" for metric in ("auroc", "auprc"))),
+        ]
+        for row in GATE
+        for method, name in PUBLISHED.items()
+    ]
+    rows = [
+        [
+            *(title, f"{tau:.2f}", f"{100 * float(harmful(frame, tau).mean()):.0f}%", name),
+            *(interval(area(frame, score, tau, metric), "{:.2f}") for metric in (auroc, auprc)),
+        ]
+        for title, frame in subsets(records)
+        for tau in THRESHOLDS
+        for score, name in SCORES.items()
+    ]
     return Table(
         caption=(
-            "Threshold sweep: an update is harmful if the anchor's 0-1 risk rises by more than tau. 95% intervals "
-            "over seeds and candidates. Published: DomainNet, AUROC / AUPRC of TRACE and -MSP."
+            "Threshold sweep: an update is harmful if the anchor's 0-1 risk rises by more than tau. "
+            f"{INTERVALS} The first rows are the paper's, on DomainNet."
         ),
-        header=["candidates", "tau", "harmful", "score", "paper", "AUROC", "AUPRC"],
-        rows=rows,
+        header=["candidates", "tau", "harmful", "score", "AUROC", "AUPRC"],
+        rows=printed + rows,
     )
 
 
 @table("gate-paired", "gate")
 def gate_paired(records: list[Record]) -> Table:
     """Every score against TRACE-W and against model change alone, on the same updates."""
-    rows = []
-    for title, frame in subsets(records):
-        for over in AGAINST:
-            for score in SCORES:
-                if score != over:
-                    rows.append([title, SCORES[over], SCORES[score], *_leads(frame, score, over)])
+    rows = [
+        [title, SCORES[over], name, *_leads(frame, score, over)]
+        for title, frame in subsets(records)
+        for over in AGAINST
+        for score, name in SCORES.items()
+        if score != over
+    ]
     return Table(
         caption=(
             "Paired comparison: how much better than TRACE-W, or than model change alone, every score ranks the same "
-            "updates by the signed change of the anchor's 0-1 risk (rho) and separates rises above tau (AUROC). 95% "
-            "intervals over seeds and candidates; resolvable where they exclude 0, better or worse. Of twenty "
-            "differences that are truly 0, one would seem resolvable."
+            "updates by the signed change of the anchor's 0-1 risk (rho) and separates rises above tau (AUROC). "
+            f"{INTERVALS} Resolvable where they exclude 0, better or worse. Of twenty differences that are truly 0, "
+            "one would seem resolvable."
         ),
         header=["candidates", "against", "score", "rho", *(f"AUROC at {tau:.2f}" for tau in THRESHOLDS), "resolvable"],
         rows=rows,
@@ -163,6 +186,41 @@ def gate_controls(records: list[Record]) -> Table:
         ),
         header=header,
         rows=rows or [[MISSING] * len(header)],
+    )
+
+
+@table("gate-replications", "gate", across=True)
+def gate_replications(records: list[Record]) -> Table:
+    """Every score on every data set, pair and backbone: rank correlation and AUROC."""
+    frame = gate_frame(records)
+    cells = replicated(frame[frame["kind"] == "plain"])
+    columns = ["rho", *map(str, REPLICATED_AT)]
+    rows = [
+        [*place, str(own["updates"]), *(interval(own[name], "{:.2f}") for name in columns)]
+        for place, own in cells.items()
+    ]
+    for score in dict.fromkeys(score for _, score in cells):
+        of_score = DataFrame({title: own for (title, name), own in cells.items() if name == score}).T
+        means = [
+            over_data_sets(
+                of_score[name].map(lambda found: found.estimate), of_score["data_set"], (-1 if name == "rho" else 0, 1)
+            )
+            for name in columns
+        ]
+        rows.append(
+            [pooled_title(of_score["data_set"]), score, str(of_score["updates"].sum())]
+            + [interval(mean, "{:.2f}") for mean in means]
+        )
+    return Table(
+        caption=(
+            "Replications of the gate, plain fine-tunes: Spearman's rho of every score with the signed change of the "
+            f"anchor's 0-1 risk, and AUROC for a rise above tau. {INTERVALS} Undefined where all updates are of one "
+            "kind. Last rows: mean over data sets of their replications' mean, Student's t over data sets, since "
+            f"replications on one of them share its images or people. {ABBREVIATIONS} CBPE is confidence-based "
+            "performance estimation, for tables."
+        ),
+        header=["replication", "score", "updates", "rho", *(f"AUROC at {tau:g}" for tau in REPLICATED_AT)],
+        rows=rows,
     )
 
 

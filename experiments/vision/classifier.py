@@ -5,9 +5,11 @@ takes between l2-normalised features (``app:common-impl``), lengths in one space
 It decides what a step size means: from zero weights, steps of ``lr`` with scale s are steps of ``lr s^2`` without. The
 paper's 3e-4 moves a head on unit features by nothing, but with s = 17, the mean length of EfficientNet-Lite0's
 features, it is 0.09. Layers below the head want 0.001 to 0.01 with any s, and diverge at 0.3.
-"""
 
-from __future__ import annotations
+Below the head Q and an update differ, so they share no input but the image, and every term of the diagnostic would run
+both of them from there again. Their unit features side by side, ``[n, 2 k]``, are inputs that both heads can read
+(`beside`, `heads`), and nothing but the heads is run after that.
+"""
 
 import copy
 import math
@@ -16,11 +18,17 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from trace import Sample
+
 from ..engine.errors import UserError
 from .backbone import Backbone
+from .batches import Pictures, Rows, in_order
 
 Depth = Literal["head", "block", "full"]
 DEPTHS: tuple[Depth, ...] = ("head", "block", "full")
+
+IMAGES = 32
+"""Maps or pictures at once through what is below the head: more leave the processor's cache."""
 
 
 class Unit(nn.Module):
@@ -83,3 +91,36 @@ def at_depth(model: Classifier, depth: Depth, backbone: Backbone | None = None) 
     layers = copy.deepcopy(backbone.tail() if depth == "block" else backbone.model)
     lifted = Classifier(depth, nn.Sequential(layers, Unit()), copy.deepcopy(model.head), model.scale.clone())
     return lifted.to(memory_format=torch.channels_last).eval().requires_grad_(True)
+
+
+class Columns(nn.Module):
+    """Columns ``[start, stop)`` of every row."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        super().__init__()
+        self.start, self.stop = start, stop
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, self.start : self.stop]
+
+
+@torch.no_grad()
+def features_of(model: Classifier, rows: Rows | Pictures, *, device: str) -> Tensor:
+    """Unit features ``[n, k]`` of all rows in their order, on the device."""
+    batches = rows.stream(in_order(len(rows), IMAGES))
+    return torch.cat([model.features(x.to(device, non_blocking=True)) for x in batches])
+
+
+def beside(old: Tensor, new: Tensor, y: Tensor) -> Sample:
+    """Features under Q and under the update as the inputs ``[n, 2 k]`` of `heads`, where they are."""
+    return Sample(torch.cat([old, new], dim=1), y.to(old.device))
+
+
+def heads(old: Classifier, new: Classifier) -> tuple[Classifier, Classifier]:
+    """Both models on rows of `beside`; their ``features`` are their own halves. Q reads rows ``[n, k]`` as well."""
+    k = old.head.in_features
+    q, update = (
+        Classifier("head", half, copy.deepcopy(model.head), model.scale).eval()
+        for model, half in ((old, Columns(0, k)), (new, Columns(k, 2 * k)))
+    )
+    return q, update

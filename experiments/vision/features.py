@@ -6,8 +6,6 @@ where it stopped. Whatever does not agree with its key, its size or its checksum
 that says so.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -29,11 +27,12 @@ from trace.io.errors import explain
 from trace.io.writing import write_atomically
 
 from ..engine.errors import UserError
+from ..engine.leases import leased
 from ..engine.progress import batch_progress_bar
-from ..engine.shared import locked
 from .backbone import Backbone, folded
 from .batches import Pictures, in_order
 from .images import ImageSet, digest
+from .precision import extraction_dtype, mixed_precision
 from .rowfile import RowFile
 
 Layer = Literal["penultimate", "maps"]
@@ -74,14 +73,16 @@ def features(
         )
     network = backbone.model if layer == "penultimate" else backbone.trunk()
     key = cache_key(image_set, backbone, layer=layer, device=device)
-    folder = cache / f"{image_set.name}-{layer}-{_short(key)}"
+    short = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    folder = cache / f"{image_set.name}-{layer}-{short}"
     waiting = f"{folder.name}: another process extracts these features"
     remedy = "free space or permissions, then call again; what is extracted is kept"
     with (
         explain(f"the cache {folder} cannot be written", remedy, OSError),
-        locked(folder / "lock", waiting=waiting),
+        leased(folder / "lease", waiting=waiting),
     ):
-        shape = (len(image_set.paths), *_row_shape(network, backbone.spec.size, device))
+        row = _run(network, torch.zeros(1, 3, backbone.spec.size, backbone.spec.size), device)[0]
+        shape = (len(image_set.paths), *row.shape)
         rows = RowFile(folder / "rows.npy", shape, np.dtype("float32" if layer == "penultimate" else "float16"))
         _begin(folder, key, rows)
         if rows.done < len(image_set.paths):
@@ -99,13 +100,9 @@ def cache_key(image_set: ImageSet, backbone: Backbone, *, layer: Layer, device: 
         "size": backbone.spec.size,
         "layer": layer,
         "transform": repr(backbone.transform),
-        "precision": "autocast" if torch.device(device).type == "cuda" else "float32",
+        "precision": "float32" if extraction_dtype(device) is None else "autocast",
         "method": METHOD,
     }
-
-
-def _short(key: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _begin(folder: Path, key: dict[str, Any], rows: RowFile) -> None:
@@ -134,7 +131,8 @@ def _on_device(
     pictures: Pictures, network: nn.Module, batches: list[Tensor], device: str | torch.device
 ) -> Iterator[Tensor]:
     """Outputs of each batch, by a GPU that several processes feed."""
-    return (_run(network, x, device) for x in pictures.stream(batches))
+    fast = folded(network, _noise(pictures).to(device))
+    return (_run(fast, x, device) for x in pictures.stream(batches))
 
 
 def _on_cores(
@@ -145,8 +143,7 @@ def _on_cores(
     Each of them computes alone, so the numbers do not depend on how many there are.
     """
     in_turn = replace(pictures, workers=0)
-    size = pictures.transform(Image.new("RGB", (8, 8))).shape[1:]
-    fast = folded(network, torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0)))
+    fast = folded(network, _noise(pictures))
 
     def part(numbers: Tensor) -> Tensor:
         return _run(fast, next(in_turn.stream([numbers])), device)
@@ -154,6 +151,12 @@ def _on_cores(
     with _one_thread_each(), ThreadPoolExecutor(_num_cores()) as cores:
         for batch in batches:
             yield torch.cat(list(cores.map(part, batch.split(CPU_IMAGES))))
+
+
+def _noise(pictures: Pictures) -> Tensor:
+    """Two inputs of the network, of the size of the pictures."""
+    size = pictures.transform(Image.new("RGB", (8, 8))).shape[1:]
+    return torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
 
 
 def _num_cores() -> int:
@@ -175,8 +178,7 @@ def _one_thread_each() -> Iterator[None]:
 def _run(network: nn.Module, x: Tensor, device: str | torch.device) -> Tensor:
     """Outputs of one batch in float32 on the CPU; half precision inside on a GPU."""
     x = x.to(device=device, memory_format=torch.channels_last, non_blocking=True)
-    kind = torch.device(device).type
-    with torch.autocast(kind, enabled=kind == "cuda"):
+    with mixed_precision(device, extraction_dtype(device)):
         return network(x).float().cpu().contiguous()
 
 
@@ -185,7 +187,3 @@ def _narrowed(outputs: Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if dtype == np.float16 and np.abs(found).max(initial=0.0) > np.finfo(np.float16).max:
         raise UserError("the maps exceed the range of float16: fine-tune the head or the full network instead")
     return found.astype(dtype, copy=False)
-
-
-def _row_shape(network: nn.Module, size: int, device: str | torch.device) -> tuple[int, ...]:
-    return tuple(_run(network, torch.zeros(1, 3, size, size), device).shape[1:])

@@ -4,8 +4,6 @@ A data set is a folder of DomainNet's layout: ``DOMAIN_SPLIT.txt`` with one ``pa
 these files alone: they count classes without regard to case, a listing of the folders would not.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import importlib
@@ -22,7 +20,8 @@ from trace.io.splits import SplitEntry, read_split
 
 from ..engine.config import CONFIGS, read_mapping, typed
 from ..engine.errors import MissingFileError, UserError
-from ..engine.records import ROOT
+from ..engine.records import origin
+from ..fetch.home import data_home
 from . import datasets
 
 OnBroken = Literal["error", "skip"]
@@ -174,11 +173,6 @@ class DataConfig:
     domains: list[str]
 
 
-def data_home() -> Path:
-    """Where data sets are kept: ``$TRACE_DATA``, or ``~/.cache/trace``."""
-    return Path(os.environ.get("TRACE_DATA") or "~/.cache/trace").expanduser()
-
-
 def data_sets() -> list[str]:
     """The files of `experiments.vision.datasets`, each a data set."""
     return [found.name for found in pkgutil.iter_modules(datasets.__path__)]
@@ -203,8 +197,17 @@ def load_dataset(name: str, *, root: Path | None = None) -> Dataset:
             raise MissingFileError(f"{folder} holds no {name} (no DOMAIN_train.txt): get it with `{command}`")
         return Dataset(name, folder, domains, splits_in(folder, domains))
     config = _data_config(name)
-    folder = root or ROOT / Path(os.path.expandvars(config.root)).expanduser()
+    folder = root or origin() / Path(os.path.expandvars(config.root)).expanduser()
     return Dataset(config.name, folder, tuple(config.domains), splits_in(folder, config.domains))
+
+
+def as_own(name: str, folder: Path, domains: tuple[str, ...]) -> str:
+    """How an experiment names a copy of a data set that stands elsewhere, or has other domains than its own."""
+    page = f"name: {folder.name}\nroot: {folder.resolve()}\ndomains: [{', '.join(domains)}]"
+    return (
+        f"`data={name}` is another one: write these lines to configs/data/{folder.name}.yaml and pass\n"
+        f"data={folder.name} source={domains[0]} target={domains[-1]}\n\n{page}\n"
+    )
 
 
 def _data_config(name: str) -> DataConfig:

@@ -1,9 +1,7 @@
 """The checkpoint of a training, marked with the training it belongs to, and that of a run of many."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
@@ -68,33 +66,26 @@ class Keeper(Protocol):
     def load(self) -> dict[str, Any] | None: ...
 
 
-class Trainings:
-    """One checkpoint for a run of several trainings: the state of each, by its name."""
+class TrainingPart(NamedTuple):
+    """Keeps the state of one training beside those of the others."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
-        self._states: dict[str, Any] = dict(keeper.load() or {})
-
-    def of(self, training: str) -> Keeper:
-        """The part of one training."""
-        return _Part(self, training)
-
-    def state(self, training: str) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self._states.get(training)
-        return found
-
-    def save(self, training: str, state: dict[str, Any]) -> None:
-        """Keep the state of one training beside those of the others."""
-        self._states[training] = state
-        self._keeper.save(self._states)
-
-
-class _Part:
-    def __init__(self, trainings: Trainings, training: str) -> None:
-        self.trainings, self.training = trainings, training
+    keeper: Keeper
+    states: dict[str, dict[str, Any]]
+    training: str
 
     def save(self, state: dict[str, Any]) -> None:
-        self.trainings.save(self.training, state)
+        self.states[self.training] = state
+        self.keeper.save(self.states)
 
     def load(self) -> dict[str, Any] | None:
-        return self.trainings.state(self.training)
+        return self.states.get(self.training)
+
+    def drop(self) -> None:
+        """Its training is over: the next state that is kept is without it."""
+        self.states.pop(self.training, None)
+
+
+def parts(keeper: Keeper, *trainings: str) -> list[TrainingPart]:
+    """One checkpoint for a run of several trainings: the part of each, by its name."""
+    states = dict(keeper.load() or {})
+    return [TrainingPart(keeper, states, training) for training in trainings]

@@ -1,7 +1,5 @@
 """A .npy file that grows by rows, beside a note of how many are written and their checksum."""
 
-from __future__ import annotations
-
 import io
 import json
 import math
@@ -14,8 +12,6 @@ import numpy as np
 
 from trace.io.writing import write_atomically
 
-_CHUNK = 1 << 24
-
 
 class RowFile:
     """An array ``shape`` of which the first ``done`` rows are written.
@@ -26,12 +22,11 @@ class RowFile:
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.path, self.shape, self.dtype = path, shape, dtype
+        self.note_path = path.with_suffix(".json")
+        self._header = _header(shape, dtype)
+        self._row_bytes = math.prod(shape[1:]) * dtype.itemsize
         self.done = 0
         self.checksum = 0
-
-    @property
-    def note_path(self) -> Path:
-        return self.path.with_suffix(".json")
 
     def resume(self) -> str | None:
         """Take over the rows of an earlier attempt; the reason where they cannot be trusted, None where all is well."""
@@ -62,8 +57,8 @@ class RowFile:
         content = np.ascontiguousarray(rows).tobytes()
         with open(self.path, "r+b" if self.done else "wb") as file:
             if not self.done:
-                file.write(self._header())
-            file.seek(len(self._header()) + self.done * self._row_bytes())
+                file.write(self._header)
+            file.seek(len(self._header) + self.done * self._row_bytes)
             file.write(content)
             file.truncate()
             file.flush()
@@ -82,25 +77,20 @@ class RowFile:
         """Why the first ``done`` rows are not those that were written."""
         if not self.path.exists():
             return f"{self.path.name} is missing"
-        header, found = self._header(), 0
-        expected = len(header) + done * self._row_bytes()
+        start = len(self._header)
+        expected = start + done * self._row_bytes
         size = self.path.stat().st_size
         if size < expected or (done == self.shape[0] and size > expected):
             return f"{self.path.name} has {size} bytes where {expected} were written"
-        with open(self.path, "rb") as file:
-            if file.read(len(header)) != header:
-                return f"{self.path.name} has another shape or type"
-            left = expected - len(header)
-            while left:
-                chunk = file.read(min(left, _CHUNK))
-                found, left = zlib.crc32(chunk, found), left - len(chunk)
-        return None if found == checksum else f"{self.path.name} was changed after it was written"
+        written = np.memmap(self.path, np.uint8, "r", shape=(expected,))
+        if written[:start].tobytes() != self._header:
+            return f"{self.path.name} has another shape or type"
+        intact = zlib.crc32(written[start:].data) == checksum
+        return None if intact else f"{self.path.name} was changed after it was written"
 
-    def _header(self) -> bytes:
-        header = io.BytesIO()
-        fields = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
-        np.lib.format.write_array_header_1_0(header, fields)
-        return header.getvalue()
 
-    def _row_bytes(self) -> int:
-        return math.prod(self.shape[1:]) * self.dtype.itemsize
+def _header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    header = io.BytesIO()
+    fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, fields)
+    return header.getvalue()

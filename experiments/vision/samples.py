@@ -1,7 +1,5 @@
 """Which images a seed of a case study trains on, as row numbers; needs no network and no features."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
@@ -11,8 +9,9 @@ from trace import Sample, stratified_split
 
 from ..engine.errors import UserError
 from ..engine.seeds import seeded
+from ..fetch.home import data_home
 from .broken import without_broken
-from .images import Dataset, ImageSet, data_home
+from .images import Dataset, ImageSet
 
 VALIDATION = 0.15
 """Share of the training split that is held out where the data have no validation split (``app:common-impl``)."""

@@ -1,7 +1,5 @@
 """Is a data set whole: counts against what they should be, files that are absent, images that cannot be read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

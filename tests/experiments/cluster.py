@@ -1,4 +1,4 @@
-"""Helpers for the tests on a real one-node SLURM."""
+"""Helpers for the tests on a real SLURM of one or two nodes."""
 
 import os
 import shutil
@@ -6,8 +6,10 @@ import socket
 import subprocess
 import time
 from collections import Counter
+from contextlib import ExitStack, contextmanager
 
 from experiments.engine.launchers.slurm import Cluster
+from experiments.engine.records import ROOT
 from experiments.engine.store import RunDirectory
 from tests.requirements import lacking
 
@@ -21,14 +23,38 @@ def need_slurm():
         lacking(reason, required_by="TRACE_REQUIRE_SLURM")
 
 
-def free_ports():
-    """The first of two neighbouring ports on loopback that nobody uses; each test worker has its own range."""
+@contextmanager
+def running_cluster(folder, nodes=1):
+    """A cluster of this process and its children: its folder, and a function that starts again what died of it."""
+    need_slurm()
+    environment = {**os.environ, "TRACE_CLUSTER": str(folder), "TRACE_CLUSTER_PORT": str(free_ports(1 + nodes))}
+    control = str(ROOT / "slurm" / "test_cluster.sh")
+
+    def start():
+        command = [control, "start", "--nodes", str(nodes)]
+        started = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert started.returncode == 0, started.stderr
+
+    start()
+    before = os.environ.get("SLURM_CONF")
+    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
+    try:
+        yield folder, start
+    finally:
+        subprocess.run([control, "stop"], env=environment, check=True)
+        del os.environ["SLURM_CONF"]
+        if before is not None:
+            os.environ["SLURM_CONF"] = before
+
+
+def free_ports(count):
+    """The first of so many neighbouring ports on loopback that nobody uses; each test worker has its own range."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    for port in range(26000 + 50 * worker, 26050 + 50 * worker, 2):
-        with socket.socket() as first, socket.socket() as second:
+    for port in range(26000 + 60 * worker, 26060 + 60 * worker, count):
+        with ExitStack() as bound:
             try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port + 1))
+                for number in range(port, port + count):
+                    bound.enter_context(socket.socket()).bind(("127.0.0.1", number))
             except OSError:
                 continue
             return port

@@ -8,11 +8,10 @@ from collections import Counter
 import pytest
 
 from experiments.engine.config import expand
-from experiments.engine.records import ROOT
 from experiments.engine.run import Context
 from experiments.engine.store import RunDirectory
 from experiments.engine.wandb import Tracker
-from tests.experiments.cluster import free_ports, need_slurm
+from tests.experiments.cluster import running_cluster
 from tests.experiments.toy import grid
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
 from tests.requirements import lacking
@@ -60,12 +59,12 @@ def counter(computed):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of half a megabyte, which only root can mount."""
+    """A file system of eight megabytes, which only root can mount."""
     if os.geteuid() != 0:
         lacking("mounting a small tmpfs needs root", required_by="CI")
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
 
@@ -86,15 +85,5 @@ def cluster(tmp_path_factory):
     if "SLURM_CONF" in os.environ:
         yield
         return
-    need_slurm()
-    folder = tmp_path_factory.mktemp("cluster") / "slurm"
-    environment = {**os.environ, "TRACE_CLUSTER": str(folder), "TRACE_CLUSTER_PORT": str(free_ports())}
-    control = str(ROOT / "slurm" / "test_cluster.sh")
-    started = subprocess.run([control, "start"], env=environment, capture_output=True, text=True, check=False)
-    assert started.returncode == 0, started.stderr
-    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
-    try:
+    with running_cluster(tmp_path_factory.mktemp("cluster") / "slurm"):
         yield
-    finally:
-        subprocess.run([control, "stop"], env=environment, check=True)
-        del os.environ["SLURM_CONF"]

@@ -82,7 +82,7 @@ def test_a_weight_holds_the_anchor(case, method):
 
 
 def test_penalties_and_distillation_never_see_the_labels_of_the_anchor(case):
-    x, y = case.source.train
+    x, y, _ = case.source.train
     blind = case._replace(source=case.source._replace(train=Sample(x, 1 - y)))
     for method in (*KINDS, "distillation"):
         assert same(

@@ -89,12 +89,29 @@ def test_a_refusal_comes_before_any_run():
         expand("ridge", ["config=smoke", "shifts=[0,0.1,1]"])
 
 
+def test_samples_are_diagnosed_with_the_loss_that_is_named():
+    with pytest.raises(UserError, match="loss must be one of squared, huber, got 'absolute'"):
+        expand("ridge", ["config=smoke", "loss=absolute"])
+    squared, huber = (
+        ridge.finite_part(Problem(1.0, 3, 45.0, 0.5), ridge.Config(n=60, n_val=60, n_test=500, loss=loss))[
+            "diagnostics"
+        ]
+        for loss in ("squared", "huber")
+    )
+    assert [row["lipschitz_loss"] for row in huber] == [1.0] * 4
+    assert all(
+        a["lipschitz_loss"] > 4 and a["loss_bound"] > b["loss_bound"] for a, b in zip(squared, huber, strict=True)
+    )
+    assert [a["transport"] for a in squared] == [b["transport"] for b in huber]
+    assert all(row["holds"] for row in huber)
+
+
 def test_default_grid_spans_five_decades_and_every_config_expands():
     shifts = ridge.Config().shifts
     assert (shifts[0], shifts[-1], len(shifts)) == (1e-3, 1e2, 26)
     np.testing.assert_allclose(np.diff(np.log10(shifts)), 0.2, atol=1e-3)
     sizes = {name: len(expand("ridge", [f"config={name}"])) for name in ("smoke", "cpu", "paper")}
-    assert sizes == {"smoke": 2, "cpu": 108, "paper": 360}
+    assert sizes == {"smoke": 2, "cpu": 132, "paper": 360}
 
 
 @pytest.mark.parametrize("name", ["model_change", "mean_norm", "cosp", "risk_change", "shift_penalty"])
@@ -158,7 +175,7 @@ def test_shared_draws_make_the_change_linear_below_the_sampling_error():
 def test_diagnosis_sees_the_world():
     p, m = Problem(1.0, 4, 0.0, 0.5), 3.0
     found = diagnose_fits(
-        p, m, n=400, n_val=400, n_test=40_000, settings=Settings(distance="wasserstein1"),
+        p, m, n=400, n_val=400, n_test=40_000, loss="squared", settings=Settings(distance="wasserstein1"),
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
     assert found.evidence.shift.transport.value == pytest.approx(m, rel=0.1)

@@ -1,6 +1,7 @@
 """The synthetic experiment: small cells through the real pipeline, and the numbers of the library's own diagnostic."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +16,15 @@ from experiments.engine.errors import UserError
 from experiments.engine.run import execute
 from experiments.engine.seeds import seeded
 from experiments.engine.store import RunDirectory
+from experiments.pairs.cell import FEWER
+from experiments.pairs.measure import WHERE_KNOWN
 from experiments.pairs.train import ModelSpec, draw_source, draw_target, feature_map, fit_sources, fit_updates, members
 from trace import diagnose
+from trace.losses import ClippedCrossEntropy
 from trace.worlds import world
 
 SMALL = ["config=smoke"]
+LOSS = ClippedCrossEntropy()
 
 
 def small(**changes):
@@ -75,6 +80,29 @@ def test_rows_are_the_librarys_diagnostic(new_context):
     for name in ("risk_change", "gap_source", "gap_target", "model_change"):
         assert stored[name] == pytest.approx(expected[name], rel=1e-4)
     assert stored["anchor_worst_label"] == pytest.approx(expected["anchor"]["worst_label"]["value"], rel=1e-5)
+    for name in WHERE_KNOWN:
+        assert stored[name] == pytest.approx(report.columns()[name], rel=1e-4)
+    losses = [LOSS(new(s.x), s.y).mean() for s in (cosp_test(made), made.source(2000, generator=seeded("test")))]
+    assert stored["cosp"] == pytest.approx(float(abs(losses[0] - losses[1]).detach()), rel=1e-3)
+    assert stored["clip_changed"] == 0
+    two_terms = math.sqrt(2) * stored["held_out_distance"] + stored["wasserstein1_input"] * (
+        stored["largest_gradient_source"] + stored["largest_gradient_target"]
+    )
+    assert stored["bound_direct"] == pytest.approx(two_terms, rel=1e-5)
+    assert stored["largest_gradient_source"] <= stored["certified_source"]
+    assert stored["bound_difference_certified"] >= stored["bound_difference"] >= stored["abs_risk_change"]
+
+
+def cosp_test(made):
+    """The target's test sample of a cell whose anchor's has 2000 rows."""
+    return made.target(2000 // FEWER, generator=seeded("target test", made.severity))
+
+
+def test_large_samples_are_not_compared_exactly(new_context, monkeypatch):
+    monkeypatch.setattr("experiments.pairs.measure.EXACT_SAMPLES", 169)
+    columns = synthetic.run(small(world="blobs_shift", seeds=[0], severities=[1.0]), new_context())["mlp"]["columns"]
+    assert "wasserstein1_input" not in columns
+    assert "certified_source" in columns
 
 
 def test_details_hold_the_exact_distance_and_a_portrait(new_context):
@@ -119,7 +147,8 @@ def test_invariant_labels_and_options_reach_the_world(new_context):
         (["synthetic", "models=[{hidden: [8]},{hidden: [9]}]"], "models are named mlp, mlp: give each a name"),
         (["isolation", "model.weight_decays=[0,0.1]"], r"must hold one value, got \[0.0, 0.1\]"),
         (["isolation", "lrs=[]"], "lrs is empty"),
-        (["isolation", "vary=n"], "vary must be lr or severity, got 'n'"),
+        (["isolation", "vary=size"], "vary must be lr, severity or n, got 'size'"),
+        (["isolation", "vary=n"], "n_target goes with vary=n, got vary=n and n_target=0"),
     ],
 )
 def test_refusals_come_before_any_run(arguments, message):

@@ -18,7 +18,8 @@ class Config:
     seed: int = 0
     scale: float = 1.0
     mode: str = "plain"
-    """plain, fail, slow, kill (dies without a word after its first step), memory (200 MB), steps (6 seconds), empty."""
+    """plain, fail, slow, kill (dies without a word after its first step), memory (200 MB), hog (1.6 GB, for a minute),
+    shared (what all runs of a scale share, in a second), held (until it is let go), steps (6 seconds), empty."""
     layers: list[int] = field(default_factory=lambda: [2])
 
 
@@ -39,6 +40,16 @@ def run(config, context):
         time.sleep(0.5)
     if config.mode == "memory":
         torch.ones(50_000_000)
+    if config.mode == "hog":
+        held = torch.ones(400_000_000)
+        time.sleep(60)
+        return {"sum": float(held.sum())}
+    if config.mode == "held":
+        while not os.path.exists(os.environ["TOY_COUNTER"] + ".go"):
+            time.sleep(0.05)
+    if config.mode == "shared":
+        drawn = context.shared("toy", {"scale": config.scale}, lambda: slowly_counted(config.scale))
+        return {"sum": float(drawn.sum())}
     if config.mode == "steps":
         return take_steps(context)
     state = context.load() or {"step": 0}
@@ -49,6 +60,13 @@ def run(config, context):
             os.kill(os.getpid(), 9)
     draw = torch.randn(200_000, generator=torch.Generator().manual_seed(config.seed))
     return {"mean": float(config.scale * draw.mean()), "undefined": float("nan")}
+
+
+def slowly_counted(scale):
+    with open(os.environ["TOY_COUNTER"], "a") as counter:
+        counter.write(f"shared {scale}\n")
+    time.sleep(1)
+    return torch.full((3,), scale)
 
 
 def take_steps(context):

@@ -50,7 +50,7 @@ def test_networks_equal_their_estimators(data, estimator):
     model = from_sklearn(estimator)
     inputs = torch.from_numpy(x).requires_grad_()
     outputs = model(inputs)
-    assert model.differentiable
+    assert model.network is not None
     assert np.allclose(outputs.detach().exp().numpy(), estimator.predict_proba(x), atol=1e-12)
     outputs[:, 0].sum().backward()
     step = 1e-6 * np.eye(x.shape[1])[0]
@@ -84,7 +84,7 @@ def test_other_classifiers_give_log_probabilities_and_no_gradient(data, estimato
     x, y = data
     estimator.fit(x, y)
     model = from_sklearn(estimator)
-    assert not model.differentiable
+    assert model.network is None
     outputs = model(torch.from_numpy(x).float())
     assert outputs.dtype == torch.float32
     assert np.allclose(outputs.exp().numpy(), estimator.predict_proba(x.astype(np.float32).astype(float)), atol=1e-6)
@@ -191,7 +191,7 @@ def test_several_labels_that_only_the_outputs_show():
 def test_a_column_of_targets_is_one_output():
     x, y = load_diabetes(return_X_y=True)
     model = from_sklearn(LinearRegression(fit_intercept=False).fit(x, y[:, None]))
-    assert model.differentiable
+    assert model.network is not None
     alone = LinearRegression(fit_intercept=False).fit(x, y)
     assert np.allclose(model(torch.from_numpy(x))[:, 0].detach().numpy(), alone.predict(x))
 
@@ -202,7 +202,7 @@ def test_a_poisson_perceptron_predicts_what_it_predicts():
     estimator = perceptron(kind=MLPRegressor).set_params(loss="poisson").fit(x, y / 100)
     assert estimator.out_activation_ == "exp"
     model = from_sklearn(estimator)
-    assert not model.differentiable
+    assert model.network is None
     assert model.classes is None
     assert np.allclose(model(torch.from_numpy(x))[:, 0].numpy(), estimator.predict(x))
 

@@ -12,7 +12,7 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import entropy as scipy_entropy
 from torch.nn import functional as F
 
-from trace.baselines import BASELINES, atc, cot, disagreement, doc, energy, entropy, label_free, mano, msp
+from trace.baselines import BASELINES, atc, cbpe, cot, disagreement, doc, energy, entropy, label_free, mano, msp
 
 LABELS = torch.tensor([0, 1, 2, 0, 1])
 ONE_INPUT = {
@@ -23,6 +23,7 @@ ONE_INPUT = {
     "cot": lambda z: cot(z, torch.ones(max(z.shape[-1], 1))),
     "doc": lambda z: doc(draw(5, 3), z),
     "atc": lambda z: atc(draw(5, 3), LABELS, z),
+    "cbpe": lambda z: cbpe(draw(5, 3), LABELS, z),
 }
 
 
@@ -109,7 +110,7 @@ def test_confidences_near_one_stay_distinct():
     assert msp(torch.tensor([[20.0, 0.0]])) < msp(torch.tensor([[21.0, 0.0]])) < 1.0
 
 
-@pytest.mark.parametrize("name", ["msp", "entropy", "doc", "atc", "cot"])
+@pytest.mark.parametrize("name", ["msp", "entropy", "doc", "atc", "cbpe", "cot"])
 def test_probability_scores_ignore_a_constant_added_to_all_logits(name):
     z = draw(50, 3, seed=1)
     assert ONE_INPUT[name](z + 7) == pytest.approx(ONE_INPUT[name](z), abs=1e-12)
@@ -126,7 +127,7 @@ def test_scores_ignore_the_order_of_inputs_and_the_dtype(name):
     value = ONE_INPUT[name](z.double())
     permuted = z[torch.randperm(60, generator=torch.Generator().manual_seed(0))].double()
     assert ONE_INPUT[name](permuted) == pytest.approx(value, abs=1e-12)
-    if name not in ("doc", "atc"):  # these compare two samples of one dtype
+    if name not in ("doc", "atc", "cbpe"):  # these compare two samples of one dtype
         assert ONE_INPUT[name](z) == pytest.approx(value, abs=1e-6)
 
 
@@ -142,26 +143,69 @@ def test_scores_of_tensors_with_gradients():
     assert all(type(value) is float for value in values)
 
 
-@pytest.mark.parametrize("score", ["negative_entropy", "max_confidence"])
+def isotonic(x, y, new):
+    """``max_a min_b mean(y_a .. y_b)`` over sorted x without ties (Barlow et al., 1972), linear between, then flat."""
+    order = np.argsort(x)
+    x, y = x[order], y[order]
+    fitted = [max(min(y[a : b + 1].mean() for b in range(i, len(y))) for a in range(i + 1)) for i in range(len(y))]
+    return np.interp(new, x, fitted)
+
+
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_cbpe_against_the_closed_form_of_isotonic_regression(num_classes):
+    known, new = draw(60, num_classes), draw(25, num_classes, seed=1, scale=5.0)
+    labels = torch.where(torch.arange(60) % 3 == 0, torch.arange(60) % num_classes, known.argmax(dim=1))
+    p, q = softmax(known.numpy(), axis=1), softmax(new.numpy(), axis=1)
+    c = np.stack([isotonic(p[:, k], (labels == k).numpy() * 1.0, q[:, k]) for k in range(num_classes)], axis=1)
+    total = c.sum(axis=1, keepdims=True)
+    c = np.where(total > 0, c / np.where(total > 0, total, 1), 1 / num_classes)
+    expected = 1 - c[np.arange(25), q.argmax(axis=1)].mean()
+    assert cbpe(known, labels, new) == pytest.approx(expected, abs=1e-12)
+
+
+def test_cbpe_of_two_classes_is_one_regression():
+    known, new = draw(80, 2), draw(30, 2, seed=1)
+    labels = torch.arange(80) % 2
+    p, q = (softmax(z.numpy(), axis=1)[:, 1] for z in (known, new))
+    c = isotonic(p, labels.numpy() * 1.0, q)
+    assert cbpe(known, labels, new) == pytest.approx(np.where(q > 0.5, 1 - c, c).mean(), abs=1e-12)
+
+
+def test_cbpe_finds_the_error_of_an_overconfident_model_where_labels_follow_the_same_rule(generator):
+    """P(y | x) is the softmax of half the logits, here and there; inputs there are harder. Two classes: of more, one
+    probability alone does not decide how often its class is right."""
+    z, new = draw(20_000, 2, seed=1, scale=2.0), draw(20_000, 2, seed=2, scale=1.0)
+    labels = torch.multinomial((z / 2).softmax(dim=1), 1, generator=generator)[:, 0]
+    truth = 1 - float((new / 2).softmax(dim=1).gather(1, new.argmax(dim=1, keepdim=True)).mean())
+    assert cbpe(z, labels, new) == pytest.approx(truth, abs=0.01)
+    assert 1 - msp(new) < truth - 0.05
+
+
+def test_cbpe_is_uniform_where_no_class_has_any_probability_left():
+    """Each class is right above 0.5 and never at 0.4 or below: a third is too little for all of them."""
+    known = torch.tensor([[0.4, 0.59, 0.01], [0.01, 0.4, 0.59], [0.59, 0.01, 0.4]], dtype=torch.float64).log()
+    right = known.argmax(dim=1)
+    assert cbpe(known, right, known) == 0.0
+    assert cbpe(known, right, torch.zeros(1, 3, dtype=torch.float64)) == pytest.approx(2 / 3)
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_atc_in_sample_gives_the_calibration_error(score, seed):
+def test_atc_in_sample_gives_the_calibration_error(seed):
     z = draw(101, 4, seed=seed)
     labels = torch.randint(4, (101,), generator=torch.Generator().manual_seed(seed))
     error = float((z.argmax(dim=1) != labels).double().mean())
-    assert atc(z, labels, z, score=score) == error
+    assert atc(z, labels, z) == error
 
 
-@pytest.mark.parametrize("score", ["negative_entropy", "max_confidence"])
-def test_atc_out_of_sample_against_a_sorted_threshold(score):
+def test_atc_out_of_sample_against_a_sorted_threshold():
     z, new = draw(200, 4), draw(300, 4, seed=1, scale=1.5)
     labels = torch.where(torch.arange(200) < 150, z.argmax(dim=1), (z.argmax(dim=1) + 1) % 4)
 
     def confidence(logits):
-        p = softmax(logits.numpy(), axis=1)
-        return -scipy_entropy(p, axis=1) if score == "negative_entropy" else p.max(axis=1)
+        return -scipy_entropy(softmax(logits.numpy(), axis=1), axis=1)
 
     t = np.sort(confidence(z))[50]
-    assert atc(z, labels, new, score=score) == np.mean(confidence(new) < t)
+    assert atc(z, labels, new) == np.mean(confidence(new) < t)
 
 
 def test_atc_with_ties_takes_the_nearest_fraction():
@@ -171,7 +215,7 @@ def test_atc_with_ties_takes_the_nearest_fraction():
     new = torch.tensor([[0.5, 0.0], [1.5, 0.0], [2.5, 0.0], [3.5, 0.0]])
     for num_wrong, expected in ((0, 0.25), (3, 0.5), (4, 0.5), (5, 0.5), (6, 0.75), (8, 0.75), (9, 1.0), (10, 1.0)):
         labels = (torch.arange(10) < num_wrong).long()
-        assert atc(z, labels, new, score="max_confidence") == expected
+        assert atc(z, labels, new) == expected
 
 
 def test_atc_without_errors_or_without_correct_predictions():
@@ -179,8 +223,7 @@ def test_atc_without_errors_or_without_correct_predictions():
     right, wrong = z.argmax(dim=1), (z.argmax(dim=1) + 1) % 3
     assert atc(z, right, z) == 0.0
     assert atc(z, right, torch.zeros(4, 3, dtype=z.dtype)) == 1.0
-    for score in ("negative_entropy", "max_confidence"):
-        assert atc(z, wrong, 1e4 * z, score=score) == 1.0
+    assert atc(z, wrong, 1e4 * z) == 1.0
 
 
 def test_doc_is_a_difference_of_mean_confidences():
@@ -324,7 +367,9 @@ def test_logits_that_are_no_tensor_are_refused():
 
 
 @pytest.mark.parametrize(
-    "score", [lambda known, z: doc(known, z), lambda known, z: atc(known, LABELS, z)], ids=["doc", "atc"]
+    "score",
+    [lambda known, z: doc(known, z), lambda known, z: atc(known, LABELS, z), lambda known, z: cbpe(known, LABELS, z)],
+    ids=["doc", "atc", "cbpe"],
 )
 def test_bad_calibration_logits_are_refused(score):
     with pytest.raises(ValueError, match="calibration_logits holds NaN"):
@@ -352,6 +397,8 @@ def test_bad_calibration_logits_are_refused(score):
 def test_bad_calibration_labels_are_refused(labels, message):
     with pytest.raises(ValueError, match=f"^calibration_labels {message}"):
         atc(draw(5, 3), labels, draw(2, 3))
+    with pytest.raises(ValueError, match=f"^calibration_labels {message}"):
+        cbpe(draw(5, 3), labels, draw(2, 3))
 
 
 def test_bad_pairs_are_refused():
@@ -376,5 +423,3 @@ def test_bad_options_are_refused():
             mano(z, p=p)
     with pytest.raises(ValueError, match="threshold must be finite and positive"):
         mano(z, threshold=0.0)
-    with pytest.raises(ValueError, match="score must be one of negative_entropy, max_confidence, got 'margin'"):
-        atc(z, LABELS, z, score="margin")

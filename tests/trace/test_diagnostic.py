@@ -181,7 +181,7 @@ def test_records_are_plain_and_complete(diagnostic):
     assert record["settings"]["epsilon"] == 0.1
     assert record["reasons"] == {}
     assert record["budget"]["total"] == pytest.approx(0.1)
-    assert record["anchor"]["disagreement"]["hoeffding"]["upper"] > 0
+    assert record["anchor"]["disagreement"]["tally"]["high"] == 1
 
 
 def leaves(value):
@@ -191,7 +191,7 @@ def leaves(value):
 
 
 def test_columns_are_the_numbers_of_the_record_by_their_path(update, diagnostic):
-    columns, record = diagnostic.columns(), diagnostic.as_dict()
+    columns, record = diagnostic.columns(), diagnostic.estimates()
     assert all(type(value) is float for value in columns.values())
     assert len(columns) == leaves({key: entry for key, entry in record.items() if key != "settings"})  # none collide
     for name, value in (
@@ -200,7 +200,8 @@ def test_columns_are_the_numbers_of_the_record_by_their_path(update, diagnostic)
         ("output_distance_squared", record["output_distance"]["squared"]),
         ("rkhs_norm_at_edge", record["rkhs_norm"]["at_edge"]),
         ("anchor_worst_label", record["anchor"]["worst_label"]["value"]),
-        ("anchor_worst_label_bernstein_upper", record["anchor"]["worst_label"]["bernstein"]["upper"]),
+        ("anchor_worst_label_deviation", record["anchor"]["worst_label"]["deviation"]),
+        ("labelled_error", record["labelled"]["error"]["value"]),
         ("risk_change_details_error_rate", record["risk_change_details"]["error_rate"]),
         ("attribution_mmd_gap_source", record["attribution"]["mmd"]["gap_source"]),
         ("sizes_source_val", len(update[1]["source_val"].x)),
@@ -250,7 +251,7 @@ def test_zero_one_loss_has_no_gradient_terms(update):
     assert "Lipschitz" in d.reasons["model_change"]
     assert "no gradient" in d.reasons["emp_shift_ot"]
     assert d.risk_change == pytest.approx(d.evidence.risk_change.error_rate)
-    assert abs(d.risk_change) <= d.evidence.anchor.disagreement.hoeffding.upper
+    assert abs(d.risk_change) <= d.intervals()["anchor_disagreement"].upper
 
 
 def test_regression(generator):

@@ -43,8 +43,8 @@ def test_outputs_and_sensitivities_are_computed_once(model, sample):
     seen = view(sample, model)
     assert torch.equal(seen.outputs, model(sample.x))
     assert seen.outputs is seen.outputs
-    assert torch.equal(seen.losses, LOSS(seen.outputs, sample.y))
-    assert torch.equal(seen.new_losses, LOSS(-sample.x[:, :2], sample.y))
+    assert torch.equal(seen.losses(0), LOSS(seen.outputs, sample.y))
+    assert torch.equal(seen.losses(1), LOSS(-sample.x[:, :2], sample.y))
     calls = model.calls
     assert seen.sensitivity is seen.sensitivity
     assert model.calls == calls + 2  # batches of 30
@@ -67,7 +67,7 @@ def test_saved_outputs_are_taken_as_they_are(sample):
     outputs = torch.stack([sample.x[:, 0], -sample.x[:, 0]], dim=1)
     seen = view(sample, refuse, outputs=outputs)
     assert seen.outputs is outputs
-    assert torch.equal(seen.losses, LOSS(outputs, sample.y))
+    assert torch.equal(seen.losses(0), LOSS(outputs, sample.y))
     assert seen.sensitivity == "only outputs are known"
     for known in ("outputs", "new_outputs", "features"):
         with pytest.raises(ValueError, match="3 saved rows for 50 samples"):
@@ -144,7 +144,7 @@ def test_floors_are_those_of_the_sizes_compared(samples, generator, monkeypatch)
     x, y = samples
     whole = measure_shift(x, y, generator=generator)
     assert (whole.floor.sample_sizes, whole.target_floor.sample_sizes) == ((30, 30), (20, 20))
-    monkeypatch.setattr(shift_module, "MAX_SAMPLES", 50)
+    monkeypatch.setattr(shift_module, "most_samples", lambda device: 50)
     few = functools.partial(transport.sinkhorn_divergence, subsample=15)
     monkeypatch.setattr(shift_module, "sinkhorn_divergence", few)
     found = measure_shift(x, y, generator=generator)
@@ -210,5 +210,52 @@ def test_what_is_shared_between_comparisons_changes_nothing(samples, monkeypatch
     assert whole.floor is not None
     assert (shared.floor, shared.target_floor) == (None, None)
     assert shared_self(x, Settings(distance="wasserstein1")) is None
-    monkeypatch.setattr(shift_module, "MAX_SAMPLES", 50)
+    monkeypatch.setattr(shift_module, "most_samples", lambda device: 50)
     assert shared_self(x, Settings()) is None
+
+
+def test_rows_that_are_not_held_out_are_noticed(sample, model, generator):
+    """Copies and repetitions, in the library as on the command line; who knows better says so."""
+    other = Sample(torch.randn(60, 3, generator=generator), torch.arange(60) % 2)
+    ten = torch.arange(10).repeat(6)
+
+    def reasons(known=None, **held_out):
+        return diagnose(model, lambda x: -x[:, :2], sample, other, known=known, **held_out).reasons
+
+    fresh = Sample(torch.randn(60, 3, generator=generator), torch.arange(60) % 2)
+    assert not {"anchor", "target", "anchor_test"} & set(reasons(source_val=fresh, target_val=fresh, anchor_test=fresh))
+    copied = reasons(source_val=sample, target_val=other.at(torch.arange(60).flip(0)), anchor_test=sample)
+    assert copied["anchor"].startswith("all 50 held-out rows are the training rows")
+    assert copied["target"].startswith("60 of the 60 held-out rows are among the training rows")
+    assert copied["anchor_test"] == copied["anchor"]
+    assert "60 held-out rows are 10 rows repeated" in reasons(source_val=fresh.at(ten))["anchor"]
+    assert "anchor" not in reasons(known=Known(faults={}), source_val=sample)
+
+
+def test_labels_of_rows_that_are_not_held_out_do_not_count(sample, model, generator):
+    """The next sample that has labels and is held out takes their place; without one there are none."""
+    other = Sample(torch.randn(60, 3, generator=generator), torch.arange(60) % 2)
+    fresh = Sample(torch.randn(70, 3, generator=generator), torch.arange(70) % 2)
+
+    def labelled(**held_out):
+        return diagnose(model, lambda x: -x[:, :2], sample, other, **held_out)
+
+    assert labelled(anchor_test=fresh, source_val=sample).evidence.labelled.sample == "anchor_test"
+    assert labelled(anchor_test=sample, source_val=fresh).evidence.labelled.sample == "source_val"
+    for held_out in ({"source_val": sample}, {"anchor_test": sample, "source_val": Sample(fresh.x)}):
+        d = labelled(**held_out)
+        assert d.evidence.labelled is None
+        assert "class" not in d.evidence.slices
+        assert d.reasons["labelled"] == "needs labels on anchor rows that no model was trained on"
+
+
+def test_the_tolerance_of_a_distance_is_a_setting(samples):
+    x, y = samples
+    loose, tight = (measure_shift(x, y, Settings(tol=tol)) for tol in (0.1, 1e-7))
+    assert 1e-7 < loose.transport.marginal_error <= 0.1
+    assert tight.transport.marginal_error <= 1e-7
+    assert loose.transport.num_iters < tight.transport.num_iters
+    with pytest.raises(ValueError, match="measured with another tol"):
+        loose.check(Settings(), (len(x), len(y)))
+    with pytest.raises(ValueError, match="tol must be"):
+        Settings(tol=0.0)

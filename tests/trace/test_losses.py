@@ -98,18 +98,22 @@ def test_regression_lipschitz_constant_is_reached(loss):
 @given(st.integers(0, 10_000), st.sampled_from(CLASSIFICATION))
 def test_worst_label_is_the_maximum_over_labels(seed, loss):
     z, z_new = logits(seed, scale=5.0), logits(seed + 1, scale=5.0)
-    per_label = torch.stack(
-        [(loss(z_new, torch.full((20,), c)) - loss(z, torch.full((20,), c))).abs() for c in range(4)]
-    )
-    assert loss.worst_label_change(z, z_new).numpy() == pytest.approx(per_label.amax(dim=0).numpy(), abs=1e-12)
+    per_label = torch.stack([loss(z_new, torch.full((20,), c)) - loss(z, torch.full((20,), c)) for c in range(4)])
+    assert loss.worst_label_change(z, z_new).numpy() == pytest.approx(per_label.abs().amax(dim=0).numpy(), abs=1e-12)
+    least, most = loss.change_range(z, z_new)
+    assert least.numpy() == pytest.approx(per_label.amin(dim=0).numpy(), abs=1e-12)
+    assert most.numpy() == pytest.approx(per_label.amax(dim=0).numpy(), abs=1e-12)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(REGRESSION))
 def test_worst_target_is_the_maximum_over_a_grid(seed, loss):
     z, z_new = logits(seed, classes=1, scale=2.0), logits(seed + 1, classes=1, scale=2.0)
     grid = torch.linspace(-loss.limit, loss.limit, 101, dtype=torch.float64)
-    changes = torch.stack([(loss(z_new, y.expand(20)) - loss(z, y.expand(20))).abs() for y in grid])
-    assert loss.worst_label_change(z, z_new).numpy() == pytest.approx(changes.amax(dim=0).numpy(), abs=1e-12)
+    changes = torch.stack([loss(z_new, y.expand(20)) - loss(z, y.expand(20)) for y in grid])
+    assert loss.worst_label_change(z, z_new).numpy() == pytest.approx(changes.abs().amax(dim=0).numpy(), abs=1e-12)
+    least, most = loss.change_range(z, z_new)
+    assert least.numpy() == pytest.approx(changes.amin(dim=0).numpy(), abs=1e-12)
+    assert most.numpy() == pytest.approx(changes.amax(dim=0).numpy(), abs=1e-12)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(CLASSIFICATION))

@@ -1,6 +1,7 @@
 """One quantity of the paper per file, each a pure function of tensors."""
 
 from .anchor import anchor_terms
+from .certified import certified_lipschitz
 from .gradient_quantile import gradient_norms, gradient_quantile
 from .mmd import mmd
 from .output_distance import output_distance
@@ -11,6 +12,7 @@ from .wasserstein1 import wasserstein1
 
 __all__ = [
     "anchor_terms",
+    "certified_lipschitz",
     "gradient_norms",
     "gradient_quantile",
     "mmd",

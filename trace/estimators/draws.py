@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_count, check_vector
+from ..hardware import wide
 
 _NO_MASS = 1e-12
 """A weight below this share of the largest one counts as 0."""
@@ -83,13 +84,13 @@ def pool(draws: list[TransportEstimate]) -> TransportEstimate:
 
 
 def positive_weights(x: Tensor, weights: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
-    """The points that carry mass, and their weights, in float64 and summing to 1."""
+    """The points that carry mass, and their weights, in the `wide` dtype and summing to 1."""
     if weights is None:
-        return x, torch.full((len(x),), 1.0 / len(x), dtype=torch.float64, device=x.device)
+        return x, torch.full((len(x),), 1.0 / len(x), dtype=wide(x.device), device=x.device)
     check_vector(weights, name, length=len(x))
     if bool((weights < 0).any()) or not bool((weights > 0).any()):
         raise ValueError(f"{name} must be nonnegative with a positive sum: clip them at 0")
-    a = weights.to(x.device, torch.float64)
+    a = weights.to(x.device, wide(x.device))
     kept = a > _NO_MASS * a.max()
     if not bool(kept.all()):
         x, a = x[kept], a[kept]

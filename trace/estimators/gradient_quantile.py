@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from ..checks import check_level
 from ..losses import Loss
-from ..stats.intervals import dkw_radius, quantile_ranks
+from ..stats.betting import sequence_ranks
+from .kernels import tiles
 
 Model = Callable[[Tensor], Tensor]
 
@@ -23,22 +25,21 @@ class NoGradientError(ValueError):
 
 
 class GradientQuantile(NamedTuple):
-    """``L_x^(q)``: the q-quantile of gradient norms, with a band that holds with probability ``1 - eta``."""
+    """``L_x^(q)``: the q-quantile of gradient norms, with a band that holds with probability ``1 - eta`` for all n."""
 
     value: float
     lower: float
     upper: float
-    """Infinite where ``q + radius > 1``: so few samples say nothing about the quantile from above."""
+    """Infinite where so few samples say nothing about the quantile from above."""
     q: float
     eta: float
-    radius: float
-    """DKW radius ``sqrt(log(2 / eta) / (2 m))`` on the level q."""
     num_samples: int
     pseudo_labels: bool
     bands: tuple[tuple[float, float, float], ...] = ()
     """``(delta, lower, upper)`` for levels from loose to strict: each holds alone with probability ``1 - delta``.
 
-    By order statistics (`quantile_ranks`): much narrower than the DKW band, which holds for all quantiles at once.
+    By order statistics (`sequence_ranks`): much narrower than the paper's DKW band, which holds for all quantiles at
+    once but at one n.
     """
 
 
@@ -108,8 +109,7 @@ def gradient_norms(
         raise ValueError(f"y has {len(y)} labels for {len(x)} samples: pass one per sample")
     norms = []
     with torch.enable_grad(), evaluation_mode(model):
-        for start in range(0, len(x), batch_size):
-            batch = slice(start, start + batch_size)
+        for batch in tiles(len(x), batch_size):
             gradient = _gradient(model, x[batch], None if y is None else y[batch], loss, at, name)
             norms.append(torch.linalg.vector_norm(gradient.flatten(start_dim=1), dim=1))
     found = torch.cat(norms)
@@ -118,16 +118,18 @@ def gradient_norms(
     return found
 
 
-def _gradient(model: Model, x: Tensor, y: Tensor | None, loss: Loss, at: nn.Module | None, name: str) -> Tensor:
+def outputs_at(model: Model, x: Tensor, at: nn.Module | None, name: str) -> tuple[Tensor, Tensor]:
+    """The leaf where gradients are taken, x or the output of ``at``, and the model's outputs as a function of it."""
     x = x.detach().requires_grad_(at is None)
     if at is None:
-        where, outputs = x, rows_of(model, x.clone(), name)
-    else:
-        with _leaf_output(at) as captured:
-            outputs = rows_of(model, x.clone(), name)
-        if len(captured) != 1:
-            raise ValueError(f"at was run {len(captured)} times by {name}: name a submodule that runs once per input")
-        where = captured[0]
+        return x, rows_of(model, x.clone(), name)
+    with watched(at, "at", by=name, leaf=True) as captured:
+        outputs = rows_of(model, x.clone(), name)
+    return captured[0], outputs
+
+
+def _gradient(model: Model, x: Tensor, y: Tensor | None, loss: Loss, at: nn.Module | None, name: str) -> Tensor:
+    where, outputs = outputs_at(model, x, at, name)
     losses = loss(outputs, outputs.detach().argmax(dim=1) if y is None else y)
     if not losses.requires_grad:
         raise NoGradientError(
@@ -142,21 +144,24 @@ def _gradient(model: Model, x: Tensor, y: Tensor | None, loss: Loss, at: nn.Modu
 
 
 @contextmanager
-def _leaf_output(module: nn.Module) -> Iterator[list[Tensor]]:
-    """Cut the graph at a submodule's output and collect that output as a leaf."""
+def watched(module: nn.Module, name: str, *, by: str, leaf: bool = False) -> Iterator[list[Tensor]]:
+    """Collect a copy of a submodule's output, which later in-place layers leave alone, while the model runs once.
+
+    As a ``leaf`` it is what the model goes on with, and the graph is cut there. Messages call the submodule ``name``
+    and the model ``by``.
+    """
     captured: list[Tensor] = []
 
-    def cut(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
+    def keep(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor | None:
         if not isinstance(output, Tensor):
-            raise ValueError(f"at returns a {type(output).__name__}: name a submodule that returns one tensor")
-        captured.append(output.detach().clone().requires_grad_())
-        return captured[-1].clone()
+            raise ValueError(f"{name} returns a {type(output).__name__}: name a submodule that returns one tensor")
+        captured.append(output.detach().clone().requires_grad_() if leaf else output.clone())
+        return captured[-1].clone() if leaf else None
 
-    handle = module.register_forward_hook(cut)
-    try:
+    with module.register_forward_hook(keep):
         yield captured
-    finally:
-        handle.remove()
+    if len(captured) != 1:
+        raise ValueError(f"{name} was run {len(captured)} times by {by}: name a submodule that runs once per input")
 
 
 def quantile(values: Tensor, q: float) -> float:
@@ -176,7 +181,7 @@ def gradient_quantile(
     batch_size: int = 1024,
     name: str = "model",
 ) -> GradientQuantile:
-    """``L_x^(q) = Quantile_q(|grad_x ell(f(x_i), y_i)|)`` (``subsec:computable_proxies``) with its DKW band.
+    """``L_x^(q) = Quantile_q(|grad_x ell(f(x_i), y_i)|)`` (``subsec:computable_proxies``) with its band.
 
     Args as in `gradient_norms`; q is the level, eta the failure probability of the band.
 
@@ -187,23 +192,29 @@ def gradient_quantile(
     """
     check_level(q, "q")
     norms = gradient_norms(model, x, y, loss, at=at, batch_size=batch_size, name=name)
-    radius = dkw_radius(len(norms), eta)
+    return quantile_with_bands(norms, q, eta)._replace(pseudo_labels=y is None)
+
+
+def quantile_with_bands(norms: Tensor, q: float, eta: float) -> GradientQuantile:
+    """The q-quantile of gradient norms ``[n]`` under given labels, where they do not come from one tensor of inputs."""
+    ordered = norms.cpu().sort().values
+    lower, upper = _band(ordered, q, eta)
     return GradientQuantile(
-        value=quantile(norms, q),
-        lower=quantile(norms, q - radius) if q > radius else 0.0,
-        upper=quantile(norms, q + radius) if q + radius <= 1 else math.inf,
+        value=quantile(ordered, q),
+        lower=lower,
+        upper=upper,
         q=q,
         eta=eta,
-        radius=radius,
         num_samples=len(norms),
-        pseudo_labels=y is None,
-        bands=tuple((delta, *_band(norms, q, delta)) for delta in BAND_DELTAS),
+        pseudo_labels=False,
+        bands=tuple((delta, *_band(ordered, q, delta)) for delta in BAND_DELTAS),
     )
 
 
-def _band(norms: Tensor, q: float, delta: float) -> tuple[float, float]:
-    lower, upper = quantile_ranks(len(norms), q, delta)
-    return (
-        float(norms.kthvalue(lower).values) if lower > 0 else 0.0,
-        float(norms.kthvalue(upper).values) if upper <= len(norms) else math.inf,
-    )
+def _band(ordered: Tensor, q: float, delta: float) -> tuple[float, float]:
+    n = len(ordered)
+    lower, upper = _ranks(n, q, delta)
+    return float(ordered[lower - 1]) if lower > 0 else 0.0, float(ordered[upper - 1]) if upper <= n else math.inf
+
+
+_ranks = cache(sequence_ranks)

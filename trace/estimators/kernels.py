@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_positive, check_samples
+from ..hardware import doubled, wide
 
 KernelName = Literal["rbf", "laplace"]
 
@@ -39,7 +40,7 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
 
 
 class KernelSum(NamedTuple):
-    """``sum_ij k(x_i, y_j)`` and its margins, in float64."""
+    """``sum_ij k(x_i, y_j)`` and its margins, in float64 where the device has it."""
 
     total: float
     rows: Tensor
@@ -49,17 +50,17 @@ class KernelSum(NamedTuple):
 
 
 def kernel_sum(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) -> KernelSum:
-    """``sum_ij k(x_i, y_j)`` over tiles, accumulated in float64: no matrix of size n x m is held.
+    """``sum_ij k(x_i, y_j)`` over tiles, accumulated in the `wide` dtype: no matrix of size n x m is held.
 
     For ``y is x`` each off-diagonal tile is made once, and the diagonal (exactly 1 an entry) is left out.
     """
     symmetric = y is x
     lifted = _lifted(x, y, bandwidth) if kernel == "rbf" else None
-    total = torch.zeros((), dtype=torch.float64, device=x.device)
-    by_row = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    by_column = by_row if symmetric else torch.zeros(len(y), dtype=torch.float64, device=x.device)
-    for rows in _tiles(len(x)):
-        for columns in _tiles(len(y)):
+    total = torch.zeros((), dtype=wide(x.device), device=x.device)
+    by_row = torch.zeros(len(x), dtype=wide(x.device), device=x.device)
+    by_column = by_row if symmetric else torch.zeros(len(y), dtype=wide(x.device), device=x.device)
+    for rows in tiles(len(x), _TILE):
+        for columns in tiles(len(y), _TILE):
             if symmetric and columns.start < rows.start:
                 continue
             if lifted is not None:
@@ -70,7 +71,7 @@ def kernel_sum(x: Tensor, y: Tensor, *, kernel: KernelName, bandwidth: float) ->
                 K.fill_diagonal_(0)
             weight = 2 if symmetric and columns.start > rows.start else 1
             row_sums = K.sum(dim=1)
-            total += weight * row_sums.sum(dtype=torch.float64)
+            total += weight * row_sums.sum(dtype=total.dtype)
             by_row[rows] += row_sums
             if not (symmetric and columns.start == rows.start):
                 by_column[columns] += K.sum(dim=0)
@@ -90,9 +91,10 @@ def _lifted(x: Tensor, y: Tensor, bandwidth: float) -> tuple[Tensor, Tensor] | N
     return torch.cat([u, p, torch.ones_like(p)], dim=1), torch.cat([v, torch.ones_like(q), q], dim=1)
 
 
-def _tiles(n: int) -> Iterator[slice]:
-    for start in range(0, n, _TILE):
-        yield slice(start, min(start + _TILE, n))
+def tiles(n: int, size: int) -> Iterator[slice]:
+    """Slices that cover ``0..n-1`` in turn."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
 
 
 def centred(x: Tensor, y: Tensor, *, bandwidth: float | None = None) -> tuple[Tensor, Tensor]:
@@ -102,9 +104,14 @@ def centred(x: Tensor, y: Tensor, *, bandwidth: float | None = None) -> tuple[Te
     """
     mean = (x.sum(dim=0) + y.sum(dim=0)) / (len(x) + len(y))
     dtype = x.dtype if bandwidth is None else resolving_dtype(x, y, mean, bandwidth)
-    mean = mean.to(dtype)
-    x_centred = x.to(dtype) - mean
-    return x_centred, x_centred if y is x else y.to(dtype) - mean
+    mean = in_dtype(mean, dtype)
+    x_centred = in_dtype(x, dtype) - mean
+    return x_centred, x_centred if y is x else in_dtype(y, dtype) - mean
+
+
+def in_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """``x`` in a dtype that its device may lack (`doubled`)."""
+    return doubled(x) if dtype == torch.float64 else x.to(dtype)
 
 
 def resolving_dtype(x: Tensor, y: Tensor, centre: Tensor, bandwidth: float) -> torch.dtype:
@@ -112,8 +119,8 @@ def resolving_dtype(x: Tensor, y: Tensor, centre: Tensor, bandwidth: float) -> t
 
     Squared distances by one GEMM are off by about ``eps max |x - centre|^2``.
     """
-    tiles = (z[rows] - centre for z in (x, y) for rows in _tiles(len(z)))
-    reach = max(float(torch.linalg.vector_norm(tile, dim=1).max()) for tile in tiles)
+    blocks = (z[rows] - centre for z in (x, y) for rows in tiles(len(z), _TILE))
+    reach = float(torch.stack([torch.linalg.vector_norm(block, dim=1).max() for block in blocks]).max())
     return torch.float64 if reach**2 * torch.finfo(x.dtype).eps > _BLUR * bandwidth**2 else x.dtype
 
 
@@ -134,9 +141,8 @@ def median_bandwidth(x: Tensor, y: Tensor, *, max_points: int = 1000) -> float:
     check_samples(x, y)
     pooled = torch.cat(centred(x, y))
     largest = float(torch.linalg.vector_norm(pooled, dim=1).max())
-    pooled = thinned(pooled, max_points)
+    pooled = doubled(thinned(pooled, max_points))
     upper = torch.triu_indices(len(pooled), len(pooled), offset=1, device=pooled.device)
-    pooled = pooled.double()
     distances = squared_distances(pooled, pooled)[upper[0], upper[1]]
     median = float(distances.median().sqrt()) if len(distances) else 0.0
     if median <= 1e-6 * largest:

@@ -7,6 +7,8 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_samples
+from ..hardware import doubled, wide
+from ..sample import drawn
 from .kernels import KernelName, KernelSum, centred, gram, kernel_sum, of_squared_distances, resolve_bandwidth
 
 Estimator = Literal["unbiased", "biased", "block", "linear"]
@@ -68,12 +70,11 @@ def mmd(
     check_samples(x, y, min_samples=least[estimator])
     s = resolve_bandwidth(x, y, kernel, bandwidth)
     x, y = centred(x, y, bandwidth=s)
-    error = math.nan
     if estimator in ("unbiased", "biased"):
         squared, error = _quadratic(x, y, kernel, s, unbiased=estimator == "unbiased")
     else:
         if generator is not None:
-            x, y = _shuffled(x, generator), _shuffled(y, generator)
+            x, y = drawn(x, len(x), generator), drawn(y, len(y), generator)
         parts = _linear_parts(x, y, kernel, s) if estimator == "linear" else _block_parts(x, y, kernel, s, block_size)
         squared = float(parts.mean())
         error = float(parts.std() / math.sqrt(len(parts))) if len(parts) > 1 else math.nan
@@ -113,16 +114,12 @@ def _witness_error(xx: KernelSum, yy: KernelSum, xy: KernelSum) -> float:
     return math.sqrt(first + sum(max(k * (1 - k), 0.0) / pairs for k, pairs in means))
 
 
-def _shuffled(x: Tensor, generator: Generator) -> Tensor:
-    return x[torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)]
-
-
 def _linear_parts(x: Tensor, y: Tensor, kernel: KernelName, bandwidth: float) -> Tensor:
     """``[min(n, m) // 2]`` independent terms of mean MMD^2."""
     half = min(len(x), len(y)) // 2
 
     def k(p: Tensor, q: Tensor) -> Tensor:
-        return of_squared_distances((p - q).square().sum(dim=1), kernel=kernel, bandwidth=bandwidth).double()
+        return doubled(of_squared_distances((p - q).square().sum(dim=1), kernel=kernel, bandwidth=bandwidth))
 
     x1, x2, y1, y2 = x[:half], x[half : 2 * half], y[:half], y[half : 2 * half]
     return k(x1, x2) + k(y1, y2) - k(x1, y2) - k(x2, y1)
@@ -140,9 +137,9 @@ def _block_parts(x: Tensor, y: Tensor, kernel: KernelName, bandwidth: float, blo
     def mean(p: Tensor, q: Tensor, *, off_diagonal: bool) -> Tensor:
         K = gram(p, q, kernel=kernel, bandwidth=bandwidth)
         if not off_diagonal:
-            return K.mean(dim=(1, 2), dtype=torch.float64)
+            return K.mean(dim=(1, 2), dtype=wide(K.device))
         K.diagonal(dim1=1, dim2=2).zero_()
-        return K.sum(dim=(1, 2), dtype=torch.float64) / (size * (size - 1))
+        return K.sum(dim=(1, 2), dtype=wide(K.device)) / (size * (size - 1))
 
     xx, yy = (mean(z, z, off_diagonal=True) for z in (x_blocks, y_blocks))
     return xx + yy - 2 * mean(x_blocks, y_blocks, off_diagonal=False)

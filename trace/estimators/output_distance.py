@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from ..checks import check_paired, check_positive
+from ..hardware import doubled
 from ..losses import centred_change_norms
+from ..stats.betting import Tally, tally
 
 
 class OutputDistance(NamedTuple):
@@ -23,16 +25,19 @@ class OutputDistance(NamedTuple):
     standard_error: float
     """Of ``value``; NaN for one sample."""
     num_samples: int
-    reach: float = math.inf
-    """The largest distance that clipped logits can have."""
+    tally: Tally | None = None
+    """Of the distances, between 0 and the largest that clipped logits can have; None where there is no largest."""
 
 
-def output_distance(logits: Tensor, new_logits: Tensor, *, clip_at: float | None = 10.0) -> OutputDistance:
+def output_distance(
+    logits: Tensor, new_logits: Tensor, *, clip_at: float | None = 10.0, reach: float | None = None
+) -> OutputDistance:
     """``M_l2 = (1 / n) sum_i |f_Q(x_i) - f_Q~(x_i)|_2`` (``prop:model_change_bound``, ``app:common-impl``).
 
     Args:
         logits, new_logits: ``[n, C]``, both models on the same inputs.
         clip_at: logits are clipped to ``[-clip_at, clip_at]`` first, as the loss does; None leaves them.
+        reach: the largest distance there can be; without it, what clipping leaves.
 
     >>> output_distance(torch.zeros(2, 2), torch.tensor([[3.0, 4.0], [1.0, 1.0]])).value > 3
     True
@@ -41,9 +46,11 @@ def output_distance(logits: Tensor, new_logits: Tensor, *, clip_at: float | None
     if clip_at is not None:
         check_positive(clip_at, "clip_at")
         logits, new_logits = logits.clamp(-clip_at, clip_at), new_logits.clamp(-clip_at, clip_at)
-    change = (new_logits - logits).double()
-    norms = torch.linalg.vector_norm(change, dim=1)
-    centred_norms = centred_change_norms(change)
+    change = doubled(new_logits - logits)
+    norms = torch.linalg.vector_norm(change, dim=1).cpu()
+    centred_norms = centred_change_norms(change).cpu()
+    if reach is None:
+        reach = math.inf if clip_at is None else 2 * clip_at * math.sqrt(change.shape[1])
     return OutputDistance(
         value=float(norms.mean()),
         squared=float(norms.square().mean()),
@@ -51,5 +58,5 @@ def output_distance(logits: Tensor, new_logits: Tensor, *, clip_at: float | None
         centred_squared=float(centred_norms.square().mean()),
         standard_error=float(norms.std(correction=1) / math.sqrt(len(norms))) if len(norms) > 1 else math.nan,
         num_samples=len(norms),
-        reach=math.inf if clip_at is None else 2 * clip_at * math.sqrt(change.shape[1]),
+        tally=tally(norms, 0, reach) if math.isfinite(reach) else None,
     )

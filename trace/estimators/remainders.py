@@ -61,6 +61,19 @@ def w1_remainder(n: int, dim: int, delta: float, constant: float) -> float:
     return constant * (math.log(4 / check_level(delta, "delta")) / n) ** (1 / max(dim, 2))
 
 
+def w1_excess(n: int, m: int, diameter: float, delta: float) -> float:
+    """``D sqrt((1 / n + 1 / m) log(1 / delta) / 2)``: how far W1 may exceed that of samples, for inputs of diameter D.
+
+    A sample's W1 lies above on average: it is convex, so ``W1(P, P~) = W1(E P_n, E P~_m) <= E W1(P_n, P~_m)``. And one
+    row moves it by at most D / n or D / m, so that it falls short of its mean by more than this with probability at
+    most delta (McDiarmid, 1989). Neither the dimension nor an unknown constant enters, in contrast to `w1_remainder`.
+    """
+    check_size(n, "n")
+    check_size(m, "m")
+    check_positive(diameter, "diameter")
+    return diameter * math.sqrt((1 / n + 1 / m) * math.log(1 / check_level(delta, "delta")) / 2)
+
+
 def mmd_remainder(n: int, m: int, delta: float, constant: float | None = None, *, unbiased: bool = True) -> float:
     """How much the MMD may exceed its estimate, for a kernel bounded by 1 (``prop:mmd-core``), in units of MMD.
 

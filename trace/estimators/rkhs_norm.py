@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_sample, check_vector
+from ..hardware import doubled
 from .kernels import KernelName, centred, even_strides, gram, resolve_bandwidth
 
 
@@ -45,12 +46,11 @@ def kernel_spectrum(
 ) -> Spectrum:
     """The eigendecomposition behind `rkhs_norm`, in float64, of features ``[m, d]``; arguments as there."""
     check_sample(features, "features", min_samples=3)
-    chosen = torch.arange(len(features))
-    if len(features) > max_samples:
-        chosen = even_strides(len(features), max_samples)
+    chosen = even_strides(len(features), min(len(features), max_samples))
     kept = features[chosen.to(features.device)]
     s = resolve_bandwidth(kept, kept, kernel, bandwidth)
-    u, _ = centred(kept.double(), kept.double())
+    kept = doubled(kept)
+    u, _ = centred(kept, kept)
     eigenvalues, V = torch.linalg.eigh(gram(u, u, kernel=kernel, bandwidth=s))
     return Spectrum(features, chosen, eigenvalues.clamp(min=0), V, kernel, s)
 
@@ -97,7 +97,7 @@ def rkhs_norm(
     else:
         _check_reuse(spectrum, features, kernel, bandwidth)
     eigenvalues, V = spectrum.eigenvalues, spectrum.vectors
-    t = losses[spectrum.chosen.to(losses.device)].double()
+    t = doubled(losses[spectrum.chosen.to(losses.device)])
     grid = torch.logspace(-10, 2, 49, dtype=V.dtype, device=V.device) if ridges is None else _check_grid(ridges, V)
     c = V.T @ t
     m_ridge = len(t) * grid

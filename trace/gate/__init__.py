@@ -1,7 +1,7 @@
-"""May this update go out? A score with its interval against a limit, for one anchor or several."""
+"""May this update go out? Rules: a score's interval against a limit; and which rows to label where none decides."""
 
 from ..stats.conformal import PastUpdate
-from .policy import Policy, decide
-from .verdict import AnchorVerdict, Verdict
+from .labelling import Labelling, LabellingState
+from .policy import AnchorVerdict, Policy, Rule, Verdict, decide
 
-__all__ = ["AnchorVerdict", "PastUpdate", "Policy", "Verdict", "decide"]
+__all__ = ["AnchorVerdict", "Labelling", "LabellingState", "PastUpdate", "Policy", "Rule", "Verdict", "decide"]

@@ -1,4 +1,4 @@
-"""A sample from whatever holds it: the reader is chosen by the name.
+"""A sample from whatever holds it: the reader is chosen by what the file holds.
 
 Arrays come from ``.npz`` and ``.safetensors`` under documented keys, and nothing is unpickled:
 
@@ -7,15 +7,19 @@ Arrays come from ``.npz`` and ``.safetensors`` under documented keys, and nothin
 | ``x`` | [n, ...] | inputs of the models |
 | ``y`` | [n] | labels: class numbers from 0, names (.npz), or real targets |
 | ``features`` | [n, k] | h, for ``--features saved``; may stand in for ``x`` where no model is given |
-| ``logits``, ``new_logits`` | [n, C] | saved outputs of the old and the new model, for a model that is not given |
+| ``logits``, ``new_logits`` | [n, C] | saved outputs of the old and the new model, for a model that is not given; the \
+first may stand in for ``features`` |
 | ``names`` | [n] | what to call the rows (.npz) |
+| ``group`` | [n] | what each row belongs to, for the worst group |
+| ``id`` | [n] | which row is which, to tell held-out rows from others |
 
-Tables come from CSV and Parquet: one row per sample, one column with the label, numbers in all others.
+Tables come from CSV and Parquet: `trace.io.tables`. Other text is a split file of images where its name ends in .txt.
 """
 
-import difflib
-import zipfile
-from collections.abc import Sequence
+import io
+import math
+import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,38 +27,65 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import MissingFileError, UserError, explain, first_line, require
+from .archives import HEAD_BYTES, file_kind, is_binary, member_bytes, open_archive
+from .errors import UserError, explain, require
 from .images import Transform, image_rows
-from .rows import FileRows
+from .opened import FileBytes, open_regular, read_whole, shown_size
+from .rows import FileRows, group_names, numbers
+from .tables import Progress, Watched, csv_blocks, parquet_blocks, table_rows
 
-KEYS = ("x", "y", "features", "logits", "new_logits", "names")
+KEYS = ("x", "y", "features", "logits", "new_logits", "names", "group", "id")
+_BINARY = (".npz", ".npy", ".safetensors", ".parquet", ".pq")
 _SAVED = ("features", "logits", "new_logits")
 
 Array = np.ndarray[Any, Any]
 
 
-def read_npz(path: Path) -> dict[str, Array]:
-    """The arrays of a ``.npz`` file; object arrays, which would be unpickled, are refused."""
-    broken = (ValueError, EOFError, OSError, zipfile.BadZipFile)
-    with explain(f"{path} is no readable .npz file", "save it again", *broken):
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise UserError(f"{path} holds one array: save it with numpy.savez(path, x=..., y=...)")
-        with loaded as file:
-            return {key: file[key] for key in file.files}
+def read_npz(file: FileBytes) -> dict[str, Array]:
+    """The arrays of a ``.npz`` file; object arrays, which would be unpickled, are refused.
+
+    Raises:
+        UserError: for those, and for a member whose header says more, or less, than it holds.
+    """
+    if file_kind(file) == "npy":
+        raise UserError(f"{file.path} holds one array: save it with numpy.savez(path, x=..., y=...)")
+    with open_archive(file) as archive:
+        return {
+            name.removesuffix(".npy"): _array(member_bytes(archive, name, file.path), f"{file.path}: {name}")
+            for name in archive.namelist()
+        }
 
 
-def read_safetensors(path: Path) -> dict[str, Array]:
-    """The arrays of a ``.safetensors`` file."""
-    library = require("safetensors.torch", purpose=f"reading {path.name}")
-    try:
-        tensors: dict[str, Tensor] = library.load_file(path)
-    except OSError:
-        raise
-    except Exception as error:  # the Rust extension has an exception type of its own
-        raise UserError(f"{path} is no readable .safetensors file ({first_line(error)}): save it again") from error
-    halves = (torch.float16, torch.bfloat16)
-    return {key: (t.float() if t.dtype in halves else t).numpy() for key, t in tensors.items()}
+def _array(data: bytes, origin: str) -> Array:
+    """One array of numpy's own format."""
+    stream = io.BytesIO(data)
+    with explain(f"{origin} is no readable array", "save it again"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise UserError(f"{origin} holds Python objects, which would have to be unpickled: save numbers or text")
+    if not all(0 <= length < 2**48 for length in shape) or len(shape) > 32:
+        raise UserError(f"{origin} is no readable array (its shape cannot be): save it again")
+    size, held = math.prod(shape) * dtype.itemsize, len(data) - stream.tell()
+    if size != held:
+        raise UserError(f"{origin} says that it holds {shown_size(size)} and has {shown_size(held)}: save it again")
+    with explain(f"{origin} is no readable array", "save it again"):
+        array = np.frombuffer(data, dtype=dtype, offset=stream.tell()) if held else np.empty(0, dtype)
+        return array.reshape(shape, order="F" if fortran else "C").copy()
+
+
+def read_safetensors(file: FileBytes) -> dict[str, Array]:
+    """The arrays of a ``.safetensors`` file; what numpy has no type for becomes float32."""
+    library = require("safetensors.torch", purpose=f"reading {file.path.name}")
+    with explain(f"{file.path} is no readable .safetensors file", "save it again"):
+        tensors: dict[str, Tensor] = library.load(file.data)
+        kept = (torch.float32, torch.float64)
+        return {
+            key: (t.float() if t.is_floating_point() and t.dtype not in kept else t).numpy()
+            for key, t in tensors.items()
+        }
 
 
 def array_rows(arrays: dict[str, Array], path: Path) -> FileRows:
@@ -65,8 +96,9 @@ def array_rows(arrays: dict[str, Array], path: Path) -> FileRows:
     """
     if unknown := [key for key in arrays if key not in KEYS]:
         raise UserError(f"{path} holds {unknown[0]!r}, which is none of {', '.join(KEYS)}: rename or drop it")
-    if (first := next((key for key in ("x", "features") if key in arrays), None)) is None:
-        raise UserError(f"{path} holds neither x nor features ({', '.join(arrays) or 'nothing'}): add the inputs as x")
+    if (first := next((key for key in ("x", "features", "logits") if key in arrays), None)) is None:
+        held = ", ".join(arrays) or "nothing"
+        raise UserError(f"{path} holds none of x, features and logits ({held}): add the inputs as x")
     n = len(arrays[first]) if arrays[first].ndim else 0
     for key, array in arrays.items():
         if array.ndim == 0 or len(array) != n:
@@ -77,116 +109,27 @@ def array_rows(arrays: dict[str, Array], path: Path) -> FileRows:
             raise UserError(f"{path}: {key} has shape {list(rows.shape)}: it needs one row per sample, [n, k]")
     return FileRows(
         origin=str(path),
-        x=saved["features"] if first == "features" else numbers(arrays["x"], f"{path}: x"),
+        x=numbers(arrays["x"], f"{path}: x") if first == "x" else saved[first],
         labels=_array_labels(arrays["y"], path) if "y" in arrays else None,
         names=[str(name) for name in arrays["names"]] if "names" in arrays else [str(i) for i in range(n)],
         saved=saved,
         has_inputs=first == "x",
+        groups=group_names(arrays["group"].tolist()) if "group" in arrays else None,
+        ids=_one_each(arrays["id"], f"{path}: id") if "id" in arrays else None,
     )
 
 
-def numbers(array: Array, name: str) -> Tensor:
-    """A finite float tensor: float64 stays, everything else becomes float32."""
-    if not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_) or np.iscomplexobj(array):
-        raise UserError(f"{name} holds {array.dtype} values: real numbers are needed")
-    dtype = np.float64 if array.dtype == np.float64 else np.float32
-    tensor = torch.from_numpy(np.ascontiguousarray(array, dtype=dtype))
-    if tensor.ndim == 1:
-        tensor = tensor[:, None]
-    finite = torch.isfinite(tensor)
-    if not bool(finite.all()):
-        row = int((~finite).reshape(len(tensor), -1).any(dim=1).nonzero()[0])
-        raise UserError(f"{name} holds NaN or infinity (first in row {row}): drop or repair such rows")
-    if tensor.numel() == 0:
-        raise UserError(f"{name} is empty (shape {list(array.shape)}): pass at least one sample")
-    return tensor
-
-
-def _array_labels(array: Array, path: Path) -> Array:
+def _one_each(array: Array, name: str) -> Array:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise UserError(f"{path}: y has shape {list(array.shape)}: one label per sample, [n]")
+        raise UserError(f"{name} has shape {list(array.shape)}: one value per sample, [n]")
+    return array
+
+
+def _array_labels(array: Array, path: Path) -> Array:
+    array = _one_each(array, f"{path}: y")
     return array.astype(np.int64) if array.dtype == np.bool_ else array
-
-
-LABELS = ("label", "y", "target")
-"""Names of the label column that are tried where none is given, unless they are inputs of a model."""
-
-
-def read_table(path: Path) -> Any:
-    """A pandas data frame."""
-    pandas = require("pandas", purpose=f"reading {path.name}")
-    try:
-        if path.suffix.lower() == ".csv":
-            return pandas.read_csv(path)
-        require("pyarrow", purpose=f"reading {path.name}")
-        return pandas.read_parquet(path, engine="pyarrow")
-    except (UserError, OSError):
-        raise
-    except Exception as error:  # pandas and pyarrow raise types of their own
-        raise UserError(f"{path} is no readable table ({first_line(error)}): save it again") from error
-
-
-def table_rows(frame: Any, path: Path, *, label: str | None, labelled: bool, columns: Sequence[str] | None) -> FileRows:
-    """Rows from a data frame.
-
-    Args:
-        label: the label column; None tries `LABELS`.
-        labelled: whether the sample is of no use without the label column ``label``.
-        columns: the input columns in their order; None takes all but the label.
-
-    Raises:
-        UserError: for a missing column, or one that holds no numbers.
-    """
-    frame = frame.rename(columns=str)
-    if not len(frame):
-        raise UserError(f"{path} is empty: give at least one row")
-    known = ", ".join(list(frame.columns)[:12]) + (", ..." if len(frame.columns) > 12 else "")
-    if label is not None and label not in frame.columns and labelled:
-        near = difflib.get_close_matches(label, frame.columns, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "name the label with --label"
-        raise UserError(f"{path} has no column {label!r} (it has {known}): {hint}")
-    tried = [label] if label else [name for name in LABELS if name not in (columns or ())]
-    found = next((name for name in tried if name in frame.columns), None)
-    inputs = [name for name in frame.columns if name != found] if columns is None else list(columns)
-    if (missing := next((name for name in inputs if name not in frame.columns), None)) is not None:
-        raise UserError(f"{path} has no column {missing!r} (it has {known}): give all samples the models' columns")
-    if not inputs:
-        raise UserError(f"{path} has no column but the label: add the inputs")
-    return FileRows(
-        origin=str(path),
-        x=numbers(np.stack([_column(frame, name, path) for name in inputs], axis=1), str(path)),
-        labels=None if found is None else _column_labels(frame[found], found, path),
-        names=[str(i) for i in range(len(frame))],
-        columns=tuple(inputs),
-        ignored=tuple(name for name in frame.columns if name not in inputs and name != found),
-    )
-
-
-def _column(frame: Any, name: str, path: Path) -> Array:
-    """One input column in float64."""
-    column = frame[name]
-    if getattr(column, "ndim", 1) != 1:
-        raise UserError(f"{path} has more than one column {name!r}: rename them")
-    if column.isna().any():
-        raise UserError(f"{path}: column {name!r} is empty in row {_first_missing(column)}: fill or drop such rows")
-    if column.dtype.kind not in "biuf":
-        raise UserError(
-            f"{path}: column {name!r} holds {str(column.iloc[0])!r}, which is no number: encode the column or drop it"
-        )
-    return np.asarray(column, dtype=np.float64)
-
-
-def _column_labels(column: Any, name: str, path: Path) -> Array:
-    if column.isna().any():
-        raise UserError(f"{path}: the label {name!r} is missing in row {_first_missing(column)}: drop such rows")
-    kind = column.dtype.kind
-    return np.array(column, dtype=np.int64 if kind in "biu" else np.float64 if kind == "f" else str)
-
-
-def _first_missing(column: Any) -> int:
-    return int(np.flatnonzero(column.isna().to_numpy())[0])
 
 
 FORMATS = (
@@ -203,6 +146,9 @@ def read_rows(
     columns: tuple[str, ...] | None,
     limit: int | None,
     generator: torch.Generator,
+    group: str | None = None,
+    identity: str | None = None,
+    progress: Progress = lambda share: None,
 ) -> FileRows:
     """The rows of a file or folder.
 
@@ -212,20 +158,41 @@ def read_rows(
         labelled: whether a table without the label column that was asked for is refused.
         columns: input columns of tables in their order; all if absent.
         limit: most images of a sample, drawn with ``generator``.
+        group: column of the group in tables.
+        identity: column of tables that says which row is which.
+        progress: called with the share of a CSV that was read.
 
     Raises:
         UserError: for a missing file, an unknown format, or contents that cannot be used.
     """
     file = Path(path)
-    if not file.exists():
-        raise MissingFileError(f"{path} does not exist: check the path")
-    kind = "folder" if file.is_dir() else file.suffix.lower()
-    if kind == ".npz":
-        return array_rows(read_npz(file), file)
-    if kind == ".safetensors":
-        return array_rows(read_safetensors(file), file)
-    if kind in (".csv", ".parquet", ".pq"):
-        return table_rows(read_table(file), file, label=label, labelled=labelled, columns=columns)
-    if kind in ("folder", ".txt"):
+    if os.path.isdir(file) or file.suffix.lower() == ".txt":
         return image_rows(file, transform, limit=limit, generator=generator)
-    raise UserError(f"{path}: data of this kind are not known: use {FORMATS}")
+    about: dict[str, Any] = {
+        "label": label,
+        "labelled": labelled,
+        "columns": columns,
+        "group": group,
+        "identity": identity,
+    }
+    with open_regular(file) as opened:
+        head, size = opened.read(HEAD_BYTES), os.fstat(opened.fileno()).st_size
+        opened.seek(0)
+        if not is_binary(head):
+            if (suffix := file.suffix.lower()) in _BINARY:
+                raise UserError(f"{path} is no readable {suffix} file (it is text, or empty): save it again")
+            watched = Watched(opened, size, progress)
+            rows = table_rows(csv_blocks(watched, file), file, **about)
+            return rows._replace(sha256=watched.sha256)
+        whole = read_whole(opened, file)
+    kind = file_kind(whole)
+    if kind == "parquet":
+        rows = table_rows(parquet_blocks(whole), file, **about)
+    elif kind in ("npz", "npy"):
+        rows = array_rows(read_npz(whole), file)
+    elif kind == "safetensors":
+        rows = array_rows(read_safetensors(whole), file)
+    else:
+        what = f"a {kind} file" if kind else "of no known kind"
+        raise UserError(f"{path} is {what}, which holds no sample: use {FORMATS}")
+    return rows._replace(sha256=whole.sha256)

@@ -1,7 +1,8 @@
 """Mistakes that a user can mend, and packages that a user can install."""
 
+import difflib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +15,7 @@ class MissingFileError(UserError, FileNotFoundError):
     """A file that is not where it was named, or that another command has to write first."""
 
 
-_DISTRIBUTIONS = {"PIL": "pillow", "yaml": "PyYAML"}
+_DISTRIBUTIONS = {"PIL": "pillow", "yaml": "PyYAML", "mlflow": "mlflow-skinny"}
 """What to install for a package of another name."""
 
 
@@ -50,6 +51,16 @@ def explain(culprit: str, remedy: str, *errors: type[Exception]) -> Iterator[Non
         raise
     except kinds as error:
         raise UserError(f"{culprit} ({first_line(error)}): {remedy}") from error
+
+
+def suggestion(word: str, known: Iterable[str], otherwise: str, *, cutoff: float) -> str:
+    """A remedy for a word that is not known: the one that was meant, if any is nearly the same, or ``otherwise``.
+
+    >>> suggestion("treshold", ["score", "threshold"], "see --help", cutoff=0.5)
+    'did you mean threshold?'
+    """
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    return f"did you mean {near[0]}?" if near else otherwise
 
 
 def first_line(error: BaseException) -> str:

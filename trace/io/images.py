@@ -1,5 +1,7 @@
 """Images: a folder with one subfolder per class, or a split file of ``path label`` lines in DomainNet's layout."""
 
+import hashlib
+import io
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import UserError, first_line, require
+from .errors import MissingFileError, UserError, first_line, require
+from .opened import FileBytes, read_bytes
 from .rows import FileRows
 from .splits import read_split
 
@@ -17,7 +20,12 @@ Transform = Callable[[Any], Tensor]
 """From an RGB image to ``[3, size, size]``."""
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+"""What is read, whatever the suffix says: Pillow hands others, such as EPS, to programs of the machine."""
 MOST_BYTES = 8 * 2**30
+MOST_FILE = 256 * 2**20
+MOST_STRETCHED = 64
+"""Times one side may be as long as the other: models take squares, and a line becomes a large one."""
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of the channels."""
 
@@ -57,38 +65,69 @@ def image_rows(path: Path, transform: Transform, *, limit: int | None, generator
     if limit is not None and len(files) > limit:
         chosen = torch.randperm(len(files), generator=generator)[:limit].sort().values.tolist()
         files, labels = [files[i] for i in chosen], None if labels is None else labels[chosen]
-    return FileRows(str(path), _pixels(root, files, transform, path), labels, files, classes=classes)
+    pixels, digest = _pixels(root, files, transform, path)
+    return FileRows(str(path), pixels, labels, files, classes=classes, sha256=digest)
 
 
-def _pixels(root: Path, files: Sequence[str], transform: Transform, origin: Path) -> Tensor:
+def _pixels(root: Path, files: Sequence[str], transform: Transform, origin: Path) -> tuple[Tensor, str]:
+    """The images in their order, and a digest of their names and bytes."""
     first = transform(open_image(root / files[0]))
     if (size := first.numel() * first.element_size() * len(files)) > MOST_BYTES:
         raise UserError(
             f"the {len(files)} images of {origin} take {size / 2**30:.0f} GB: draw fewer with --limit, or smaller ones "
             "with --image-size"
         )
-    pixels = torch.empty(len(files), *first.shape)
+    pixels, digest = torch.empty(len(files), *first.shape), hashlib.sha256()
     for i, file in enumerate(files):
-        pixels[i] = transform(open_image(root / file))
-    return pixels
+        found = _image_bytes(root / file)
+        pixels[i] = transform(decode_image(found))
+        digest.update(f"{file}\0{found.sha256}\n".encode("utf-8", "surrogateescape"))
+    return pixels, digest.hexdigest()
+
+
+def _image_bytes(path: Path) -> FileBytes:
+    try:
+        return read_bytes(path, most=MOST_FILE)
+    except MissingFileError as error:
+        raise UserError(f"{path} does not exist: fetch it, or drop its line from the split file") from error
 
 
 def open_image(path: Path, *, remedy: str = "fetch it again or drop it") -> Any:
+    """The image of a file, as `decode_image` gives it.
+
+    Raises:
+        UserError: where it is absent, and as `decode_image`.
+    """
+    return decode_image(_image_bytes(path), remedy=remedy)
+
+
+def decode_image(file: FileBytes, *, remedy: str = "fetch it again or drop it") -> Any:
     """An image in RGB; what is transparent becomes white. ``remedy`` ends the sentence about a broken one.
 
     Raises:
-        UserError: where it is absent, truncated, no image, or has more than 8 bits a channel.
+        UserError: where it is truncated, no image, has more than 8 bits a channel, or is a line rather than a picture.
     """
-    pillow = require("PIL.Image", purpose="reading images")
+    pillow, path = require("PIL.Image", purpose="reading images"), file.path
     try:
-        with pillow.open(path) as image:
+        with pillow.open(io.BytesIO(file.data), formats=FORMATS) as image:
+            if max(image.size) > MOST_STRETCHED * min(image.size):
+                wide, high = image.size
+                raise UserError(f"{path} has {wide} x {high} pixels, which is no picture: crop it or drop it")
             deep = image.mode.startswith(("I", "F"))
             if not deep and not image.has_transparency_data:
                 return image.convert("RGB")
             drawing = image.convert("RGBA")
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist: fetch it, or drop its line from the split file") from error
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, pillow.DecompressionBombError) as error:
+    except UserError:
+        raise
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        EOFError,
+        struct.error,
+        MemoryError,
+        pillow.DecompressionBombError,
+    ) as error:
         raise UserError(f"{path} cannot be read as an image ({first_line(error)}): {remedy}") from error
     if deep:
         raise UserError(f"{path} has 16 or 32 bits a pixel, and nothing says which is white: convert it to 8")

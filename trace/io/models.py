@@ -1,62 +1,72 @@
-"""A model from whatever holds it: the loader is chosen by the name. What each kind can execute:
+"""A model from whatever holds it: the loader is chosen by what the file holds. What each kind can execute:
 
-* ``net.pt``, ``net.ts``: TorchScript, a program for torch's own interpreter. It computes with tensors; one that uses
-  files, custom classes or foreign operators needs ``--trust``.
-* ``net.pt2``: torch.export, whose loader unpickles parts of the file. It can run anything and needs ``--trust``.
+* scikit-learn by skops: types beyond those skops knows are listed and need ``--trust``. scikit-learn's own trees and
+  forests need none: their nodes are checked.
 * ``timm:ARCH@weights``: timm's code; the weights are tensors alone (safetensors, or torch's ``weights_only``).
-* ``model.skops``: scikit-learn; types beyond those skops knows are listed and need ``--trust``.
-* ``model.pkl``, ``model.joblib``: a pickle, which can run anything. Needs ``--trust``.
+* TorchScript, torch.export, pickles and joblib: programs, or files whose loader unpickles parts of them. They can run
+  anything and need ``--trust``.
+* a state dict: tensors alone, for the network of ``--arch module:function``, which is code and needs ``--trust``.
 * ``module:function``: your own code from the import path or the current folder; naming it is your word for it.
 """
 
 import difflib
 import importlib
+import io
 import os
 import re
 import sys
 import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..estimators.gradient_quantile import Model, NoGradientError
+from ..hardware import has_float64
+from .archives import file_kind
 from .errors import UserError, explain, first_line, require
 from .images import Transform
-from .weights import copy_weights, read_weights
+from .opened import FileBytes, read_bytes
+from .trees import load_estimator
+from .weights import copy_weights, weights_of
 
-_SUSPECT = re.compile(r"\b(save|from_file|classes)\b|\bops\s*\.\s*(?!(?:prim|aten|quantized)\b)(\w+)")
-_SAVE = "save the model with torch.jit.script(model).save(path)"
 _TRUST = "pass --trust if you know where the file comes from"
+_SAFE = "save the model with skops.io.dump, or its state_dict for timm:ARCH@FILE"
 
 FORMATS = (
-    "TorchScript (.pt, .ts), torch.export (.pt2), timm:ARCH@weights.safetensors, scikit-learn (.skops; .pkl or .joblib "
-    "with --trust), or module:function"
+    "scikit-learn (skops), timm:ARCH@weights.safetensors, module:function, or with --trust TorchScript, torch.export, "
+    "a state dict (with --arch), pickle or joblib"
 )
-
-
-class Loaded(NamedTuple):
-    """A model and what its file says about it."""
-
-    model: Model
-    classes: tuple[str, ...] | None = None
-    """Names by output, where the file holds them."""
-    transform: Callable[[int | None], Transform] | None = None
-    """Preprocessing of images at a size or at its own, where the model brings it."""
-    columns: tuple[str, ...] | None = None
-    """Columns of a table in the model's order, where it knows their names."""
 
 
 class NamedModel(nn.Module):
     """A model that takes inputs of any precision and names itself when it fails."""
 
-    def __init__(self, loaded: Loaded, name: str) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        name: str,
+        *,
+        classes: tuple[str, ...] | None = None,
+        transform: Callable[[int | None], Transform] | None = None,
+        columns: tuple[str, ...] | None = None,
+        sha256: str = "",
+        arch: str | None = None,
+    ) -> None:
+        """
+        Args:
+            classes: names by output, where the file holds them.
+            transform: preprocessing of images at a size or at its own, where the model brings it.
+            columns: those of a table in the model's order, where it knows their names.
+            sha256: of the file; empty for code.
+            arch: what made the network, for a state dict.
+        """
         super().__init__()
-        self.inner, self.name = loaded.model, name
-        self.classes, self.transform, self.columns = loaded.classes, loaded.transform, loaded.columns
+        self.inner, self.name = inner, name
+        self.classes, self.transform, self.columns = classes, transform, columns
+        self.sha256, self.arch = sha256, arch
 
     def forward(self, x: Tensor) -> Tensor:
         own = next((p.dtype for p in self.parameters() if p.is_floating_point()), x.dtype)
@@ -86,58 +96,92 @@ class NamedModel(nn.Module):
         return modules[name]
 
 
-class SavedOutputs(nn.Module):
-    """In place of a model of which only the outputs were saved."""
-
-    classes: tuple[str, ...] | None = None
-    transform: Callable[[int | None], Transform] | None = None
-    columns: tuple[str, ...] | None = None
-
-    def __init__(self, option: str) -> None:
-        super().__init__()
-        self.option = option
+class SavedOutputs(NamedModel):
+    """In place of a model of which only the outputs were saved; its name is that of the option."""
 
     def forward(self, x: Tensor) -> Tensor:
-        raise NoGradientError(f"{self.option} is not given, only its saved outputs: gradients need the model itself")
+        raise NoGradientError(f"{self.name} is not given, only its saved outputs: gradients need the model itself")
 
     def layer(self, name: str) -> nn.Module:
-        raise UserError(f"--features {name} needs {self.option}: give the model, or use --features identity or saved")
+        raise UserError(f"--features {name} needs {self.name}: give the model, or use --features identity or saved")
 
 
-AnyModel = NamedModel | SavedOutputs
-
-
-def load_model(spec: str | None, option: str, *, trust: bool, device: torch.device) -> AnyModel:
+def load_model(
+    spec: str | None, option: str, *, trust: bool, device: torch.device, arch: str | None = None
+) -> NamedModel:
     """The model behind ``spec``, in eval mode; without a spec, one that stands for saved outputs.
+
+    ``arch`` names the function that makes the network of a state dict, ``module:function``.
 
     Raises:
         UserError: for a missing or broken file, an unknown kind, or code that needs ``trust``.
     """
     if spec is None:
-        return SavedOutputs(option)
-    model = NamedModel(_load(spec, option, trust), f"{option} {spec}")
+        return SavedOutputs(None, option)
+    inner, about = _load(spec, option, trust, arch)
+    model = NamedModel(inner, f"{option} {spec}", **about)
     for module in model.modules():  # an exported program refuses eval()
         module.training = False
+    if any(p.dtype == torch.float64 for p in model.state_dict().values()) and not has_float64(device):
+        raise UserError(f"{model.name} computes in float64, which {device} does not have: use --device cpu")
     return model.requires_grad_(False).to(device)
 
 
-def _load(spec: str, option: str, trust: bool) -> Loaded:
+def _load(spec: str, option: str, trust: bool, arch: str | None) -> tuple[Model, dict[str, Any]]:
+    """A model and what its file says about it."""
     path = Path(spec)
     if spec.startswith("timm:"):
         return load_timm(spec)
-    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", spec) and not path.exists():
+    if _FUNCTION.fullmatch(spec) and not os.path.exists(path):
         return _adapt(call_factory(spec), spec)
-    if not path.is_file():
+    if not os.path.exists(path):
         raise UserError(f"{option} {spec} does not exist: a model is {FORMATS}")
-    if (load := _LOADERS.get(path.suffix.lower())) is None:
+    file = read_bytes(path)
+    kind = file_kind(file)
+    if kind in ("weights", "safetensors") or (kind == "pickle" and arch is not None):
+        return load_state(file, arch, trust=trust), {"sha256": file.sha256, "arch": arch}
+    if kind == "skops":
+        found: Any = load_estimator(file, trust=trust, remedy=_TRUST)
+    elif kind in _PROGRAMS:
+        why, load = _PROGRAMS[kind]
+        if not trust:
+            raise UserError(f"{option} {spec} is {why}, so it can run any code: {_SAFE}, or {_TRUST}")
+        with explain(f"{spec} cannot be loaded", "save it again"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch.export is to replace TorchScript
+            found = load(io.BytesIO(file.data))
+    else:
         raise UserError(f"{option} {spec} is of no known kind: a model is {FORMATS}")
-    return _adapt(load(path, trust=trust), spec)
+    inner, about = _adapt(found, spec)
+    return inner, {**about, "sha256": file.sha256}
 
 
-def _adapt(found: object, spec: str) -> Loaded:
+def load_state(file: FileBytes, arch: str | None, *, trust: bool) -> nn.Module:
+    """The network that ``arch``, ``module:function``, makes, with the tensors of a state dict.
+
+    Raises:
+        UserError: without ``arch`` or ``trust``, or where network and tensors do not belong together.
+    """
+    if arch is None:
+        raise UserError(
+            f"{file.path} holds tensors and no network that could be read: name the function that makes it with --arch "
+            "module:function, or give timm:ARCH@FILE"
+        )
+    if not _FUNCTION.fullmatch(arch):
+        raise UserError(f"--arch {arch} names no function: write module:function")
+    if not trust:
+        raise UserError(f"--arch {arch} is code, which makes the network of {file.path}: pass --trust to run it")
+    tensors = weights_of(file)
+    network = call_factory(arch)
+    if not isinstance(network, nn.Module):
+        raise UserError(f"--arch {arch} gives a {type(network).__name__}: a torch module is needed")
+    copy_weights(network, tensors, origin=file.path, arch=arch)
+    return network
+
+
+def _adapt(found: object, spec: str) -> tuple[Model, dict[str, Any]]:
     """A module or function as it is, a scikit-learn estimator through its adapter."""
     if isinstance(found, nn.Module) or (callable(found) and not hasattr(found, "predict")):
-        return Loaded(found)
+        return found, {}
     if not hasattr(found, "predict"):
         raise UserError(f"{spec} gives a {type(found).__name__}: a torch module or a scikit-learn estimator is needed")
     from ..adapters import from_sklearn  # scikit-learn takes seconds to import
@@ -146,57 +190,7 @@ def _adapt(found: object, spec: str) -> Loaded:
         model = from_sklearn(found)
     except ValueError as error:
         raise UserError(f"{spec}: {error}") from error
-    return Loaded(model, classes=model.classes, columns=model.columns)
-
-
-def load_torchscript(path: Path, *, trust: bool) -> nn.Module:
-    """A TorchScript module on the CPU.
-
-    Raises:
-        UserError: where the file is no TorchScript, or its program uses files or foreign operators without ``trust``.
-    """
-    if (found := suspect_operations(path)) and not trust:
-        raise UserError(
-            f"{path} holds a program that uses {', '.join(found)}, so it can do more than compute: {_TRUST}"
-        )
-    with (
-        explain(f"{path} is no TorchScript file", f"{_SAVE}, or name its code as module:function"),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore", FutureWarning)  # torch.export is to replace TorchScript
-        return torch.jit.load(path, map_location="cpu")
-
-
-def suspect_operations(path: Path) -> list[str]:
-    """Names in a TorchScript program that reach beyond tensors: files, custom classes, operators of other libraries."""
-    broken = (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError)
-    with explain(f"{path} is no TorchScript file", _SAVE, *broken), zipfile.ZipFile(path) as archive:
-        names = [entry.filename.lower() for entry in archive.infolist()]
-        sources = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".py")]
-        text = "\n".join(archive.read(entry).decode("utf-8", errors="replace") for entry in sources)
-    if not sources:
-        raise UserError(
-            f"{path} holds no TorchScript program; it may be a state_dict: {_SAVE}, or "
-            "give timm:ARCH@FILE or module:function"
-        )
-    if len(set(names)) < len(names):  # torch may run another entry than the one that was read here
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"{path} holds {twice} more than once, so it is not clear which is run: {_SAVE}")
-    return sorted({match[1] or f"ops.{match[2]}" for match in _SUSPECT.finditer(text)})
-
-
-def load_exported(path: Path, *, trust: bool) -> nn.Module:
-    """The module of a torch.export file, which must have been exported with a dynamic first dimension.
-
-    Raises:
-        UserError: without ``trust``, or where the file cannot be read.
-    """
-    if not trust:
-        raise UserError(
-            f"{path} is read by torch.export.load, which unpickles parts of it and so can run code: {_TRUST}"
-        )
-    with explain(f"{path} is no readable torch.export file", "export it again"):
-        return torch.export.load(path).module()
+    return model, {"classes": model.classes, "columns": model.columns}
 
 
 def check_architecture(arch: str) -> None:
@@ -208,7 +202,7 @@ def check_architecture(arch: str) -> None:
         raise UserError(f"timm knows no architecture {arch!r}: take another name ({similar})")
 
 
-def load_timm(spec: str) -> Loaded:
+def load_timm(spec: str) -> tuple[nn.Module, dict[str, Any]]:
     """The network, and its preprocessing of images at a size or at its own.
 
     Raises:
@@ -219,7 +213,8 @@ def load_timm(spec: str) -> Loaded:
         raise UserError(f"{spec} names no weights: write timm:ARCH@weights.safetensors (or .pth)")
     timm = require("timm", purpose=spec)
     check_architecture(arch)
-    tensors = read_weights(Path(weights))
+    file = read_bytes(Path(weights))
+    tensors = weights_of(file)
     with torch.random.fork_rng(devices=[]):
         head = timm.create_model(arch, pretrained=False).pretrained_cfg.get("classifier")
         names = [head] if isinstance(head, str) else list(head or ())
@@ -235,39 +230,7 @@ def load_timm(spec: str) -> Loaded:
         config = timm.data.resolve_data_config({} if size is None else {"input_size": (3, size, size)}, model=model)
         return timm.data.create_transform(**config, is_training=False)
 
-    return Loaded(model, transform=transform)
-
-
-def load_skops(path: Path, *, trust: bool) -> Any:
-    """The estimator of a skops file, which names every type it holds before any is built.
-
-    Raises:
-        UserError: where the file cannot be read, or holds types that skops does not know, without ``trust``.
-    """
-    library = require("skops.io", purpose=f"reading {path.name}")
-    with explain(f"{path} is no readable skops file", "save it with skops.io.dump"):
-        unknown: list[str] = library.get_untrusted_types(file=path)
-    if unknown and not trust:
-        raise UserError(f"{path} holds types that skops does not know ({', '.join(unknown)}): {_TRUST}")
-    with explain(f"{path} cannot be loaded", "use the scikit-learn version it was saved with"):
-        return library.load(path, trusted=unknown)
-
-
-def load_pickle(path: Path, *, trust: bool) -> Any:
-    """The object of a pickle or joblib file.
-
-    Raises:
-        UserError: without ``trust``, or where the file cannot be read.
-    """
-    if not trust:
-        raise UserError(
-            f"{path} is a pickle, which can run any code when it is read: save the model with skops.io.dump, or "
-            f"{_TRUST}"
-        )
-    import joblib
-
-    with explain(f"{path} cannot be loaded", "save it again with joblib.dump"):
-        return joblib.load(path)
+    return model, {"transform": transform, "sha256": file.sha256}
 
 
 def call_factory(spec: str) -> Any:
@@ -296,10 +259,16 @@ def call_factory(spec: str) -> Any:
         raise UserError(f"{spec}: {function_name}() failed ({first_line(error)})") from error
 
 
-_LOADERS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys((".pt", ".ts", ".jit", ".torchscript", ".pth"), load_torchscript),
-    ".pt2": load_exported,
-    ".skops": load_skops,
-    **dict.fromkeys((".pkl", ".pickle", ".joblib"), load_pickle),
+def _unpickled(file: io.BytesIO) -> Any:
+    import joblib
+
+    return joblib.load(file)
+
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_PROGRAMS: dict[str, tuple[str, Callable[[io.BytesIO], Any]]] = {
+    "TorchScript": ("TorchScript, a program", lambda file: torch.jit.load(file, map_location="cpu")),
+    "torch.export": ("read by torch.export, which unpickles", lambda file: torch.export.load(file).module()),
+    "pickle": ("a pickle, which its reader carries out", _unpickled),
 }
-"""By suffix."""
+"""What can run code: what it is, and its loader."""

@@ -1,13 +1,15 @@
 """What a data file holds, before and after its labels are matched with a model's outputs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..hardware import placed
 from ..sample import Sample, stratified_split
+from ..stats.held_out import Keys, fault, id_keys, row_keys
 from .errors import UserError
 
 
@@ -30,6 +32,46 @@ class FileRows(NamedTuple):
     """Names of the columns of ``x``, in a table."""
     ignored: tuple[str, ...] = ()
     """Columns of a table that are neither input nor label."""
+    groups: tuple[str, ...] | None = None
+    """``[n]``: what each row belongs to, where that was asked for and the file tells."""
+    ids: np.ndarray[Any, Any] | None = None
+    """``[n]``: which row is which, where the file tells."""
+    sha256: str = ""
+    """Of the bytes that were read."""
+
+
+def numbers(array: np.ndarray[Any, Any], name: str) -> Tensor:
+    """A finite float tensor: float64 stays, everything else becomes float32."""
+    if not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_) or np.iscomplexobj(array):
+        raise UserError(f"{name} holds {array.dtype} values: real numbers are needed")
+    dtype = np.float64 if array.dtype == np.float64 else np.float32
+    tensor = torch.from_numpy(np.ascontiguousarray(array, dtype=dtype))
+    if tensor.ndim == 1:
+        tensor = tensor[:, None]
+    finite = torch.isfinite(tensor)
+    if not bool(finite.all()):
+        row = int((~finite).reshape(len(tensor), -1).any(dim=1).nonzero()[0])
+        raise UserError(f"{name} holds NaN or infinity (first in row {row}): drop or repair such rows")
+    if tensor.numel() == 0:
+        raise UserError(f"{name} is empty (shape {list(array.shape)}): pass at least one sample")
+    return tensor
+
+
+def group_names(values: Iterable[object]) -> tuple[str, ...]:
+    """What rows belong to, as text; a value that is not there is the group "missing".
+
+    A whole number is the same group however it was read: holes turn a column of them into floats.
+
+    >>> group_names(["a", float("nan"), None, 3, 3.0])
+    ('a', 'missing', 'missing', '3', '3')
+    """
+
+    def name(value: object) -> str:
+        if value is None or value != value or value == "":
+            return "missing"
+        return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+    return tuple(map(name, values))
 
 
 class Part(NamedTuple):
@@ -39,15 +81,17 @@ class Part(NamedTuple):
     sample: Sample
     names: list[str]
     saved: Mapping[str, Tensor]
+    ids: Keys | None = None
+    """Which row is which, where the file tells."""
 
     def at(self, chosen: Tensor) -> "Part":
         """The rows at the indices ``chosen``, in that order."""
-        y = self.sample.y
         return Part(
             self.origin,
-            Sample(self.sample.x[chosen.to(self.sample.x.device)], None if y is None else y[chosen.to(y.device)]),
+            self.sample.at(chosen),
             [self.names[i] for i in chosen.tolist()],
             {key: rows[chosen.to(rows.device)] for key, rows in self.saved.items()},
+            None if self.ids is None else self.ids[chosen.cpu().numpy()],
         )
 
 
@@ -71,10 +115,18 @@ def to_part(rows: FileRows, classes: Sequence[str] | None, *, classification: bo
     y = None if rows.labels is None else targets(rows, classes, classification=classification)
     return Part(
         rows.origin,
-        Sample(rows.x.to(device), None if y is None else y.to(device)),
+        Sample(placed(rows.x, device), None if y is None else placed(y, device), rows.groups),
         rows.names,
-        {key: tensor.to(device) for key, tensor in rows.saved.items()},
+        {key: placed(tensor, device) for key, tensor in rows.saved.items()},
+        None if rows.ids is None else id_keys(rows.ids),
     )
+
+
+def not_held_out(train: Part, held_out: Part) -> str:
+    """Why rows do not count as held out, by their ids where both parts have them; empty where they do."""
+    if train.ids is not None and held_out.ids is not None:
+        return fault(train.ids, held_out.ids, certain=True)
+    return fault(row_keys(train.sample.x), row_keys(held_out.sample.x))
 
 
 def targets(rows: FileRows, classes: Sequence[str] | None, *, classification: bool) -> Tensor:

@@ -5,6 +5,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from .errors import MissingFileError, UserError
+from .opened import MOST_TEXT, read_bytes
+from .writing import text_of
 
 
 class SplitEntry(NamedTuple):
@@ -23,13 +25,11 @@ def read_split(path: Path) -> list[SplitEntry]:
         UserError: with file and line number, where a line is no ``path label``, or contradicts an earlier one.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
+        text = text_of(read_bytes(path, most=MOST_TEXT))
+    except MissingFileError as error:
         raise MissingFileError(
             f"{path} does not exist: the folder needs DOMAIN_train.txt and DOMAIN_test.txt with `path label` lines"
         ) from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text ({error.reason}): a split file has `path label` lines") from error
     labels: dict[str, int] = {}
     entries = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -52,7 +52,7 @@ def split_text(entries: Iterable[SplitEntry]) -> str:
 def _entry(line: str, where: str) -> SplitEntry:
     path, _, label = line.replace("\t", " ").rpartition(" ")
     path = path.strip()
-    if not (label.isascii() and label.isdigit()):
+    if not (label.isascii() and label.isdigit() and len(label) <= 18):
         raise UserError(f"{where}: {label!r} is no label: a line is `path label`, and labels count from 0")
     if not path:
         raise UserError(f"{where}: there is no path before label {label}: a line is `path label`")

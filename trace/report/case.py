@@ -16,7 +16,9 @@ from torch import Generator, Tensor
 
 from ..checks import check_count, check_logits, check_paired, check_samples
 from ..diagnostic import Diagnostic
-from ..sample import Sample, check_sample_pair
+from ..hardware import doubled
+from ..sample import Sample, check_sample_pair, drawn
+from .changes import ColumnDrift, SliceChange, column_drift, slice_changes, transitions
 from .embedding import Embedding, embedding
 from .words import number
 
@@ -62,12 +64,11 @@ def most_shifted(
     if len(source) > max_source:
         if generator is None:
             raise ValueError(f"source has {len(source)} rows, more than max_source = {max_source}: pass a generator")
-        drawn = torch.randperm(len(source), generator=generator, device=generator.device)[:max_source]
-        source = source[drawn.to(source.device)]
+        source = drawn(source, max_source, generator)
     if neighbours >= len(source):
         raise ValueError(f"neighbours must be less than the {len(source)} source rows, got {neighbours}")
-    centre = source.mean(dim=0, dtype=torch.float64)  # near neighbours are close against a sample's offset
-    x, y = ((z.double() - centre).cpu().numpy() for z in (source, target))
+    centre = doubled(source).mean(dim=0)  # near neighbours are close against a sample's offset
+    x, y = ((doubled(z) - centre).cpu().numpy() for z in (source, target))
     nearest = NearestNeighbors(n_neighbors=neighbours).fit(x)
     distances, within = (torch.as_tensor(nearest.kneighbors(rows)[0]).mean(dim=1) for rows in (y, None))
     return _largest(distances, num_examples, float(within.quantile(0.5)))
@@ -91,13 +92,13 @@ def most_disagreeing(logits: Tensor, new_logits: Tensor, *, num_examples: int) -
     check_logits(logits, "logits")
     check_logits(new_logits, "new_logits")
     check_paired(logits, new_logits, "logits", "new_logits")
-    p, q = (z.double().softmax(dim=1) for z in (logits, new_logits))
+    p, q = (doubled(z).softmax(dim=1) for z in (logits, new_logits))
     distances = (p - q).abs().sum(dim=1) / 2
     return _largest(distances, num_examples, float(distances.mean()))
 
 
 def _largest(values: Tensor, count: int, typical: float) -> Ranking:
-    found = values.double().sort(descending=True, stable=True)
+    found = doubled(values).sort(descending=True, stable=True)
     rows, top = found.indices[:count].tolist(), found.values[:count].tolist()
     return Ranking(tuple(rows), tuple(top), typical)
 
@@ -169,6 +170,17 @@ class Example(NamedTuple):
     """The true one; empty where it is not known."""
     image: str
     """A data URI, or empty."""
+    outcome: str = ""
+    """``newly wrong`` or ``newly right``, where the label tells and the prediction changes."""
+
+
+class AnchorRows(NamedTuple):
+    """Rows of the anchor on which both models are compared."""
+
+    sample: Sample
+    logits: tuple[Tensor, Tensor]
+    """Outputs of the old and the new model, ``[n, C]``."""
+    names: Sequence[str]
 
 
 class ReportCase(NamedTuple):
@@ -180,11 +192,20 @@ class ReportCase(NamedTuple):
     shifted: list[Example]
     """Target rows farthest from the source."""
     disagreeing: list[Example]
-    """Source rows on which the models disagree most; empty where the outputs are no class scores."""
+    """Anchor rows on which the models disagree most, newly wrong ones first; empty where outputs are no scores."""
     typical_distance: float = math.nan
     """What a row of the source has as its distance from the others."""
     mean_disagreement: float = math.nan
-    """Mean total variation between the models over the source."""
+    """Mean total variation between the models over the anchor's rows."""
+    held_out: bool = False
+    """Whether these rows of the anchor are others than the source's training rows."""
+    transitions: Sequence[Sequence[str]] = ()
+    """Old to new predictions on these rows, see `changes.transitions`."""
+    classes: Sequence[SliceChange] = ()
+    groups: Sequence[SliceChange] = ()
+    """What labels, or without them changed predictions, show of every class and group."""
+    drift: Sequence[ColumnDrift] = ()
+    """Of the target's columns against the source's."""
     notes: tuple[str, ...] = ()
     """What was decided or noticed while it was measured, a sentence each."""
 
@@ -203,11 +224,13 @@ def report_case(
     generator: Generator,
     num_examples: int = 8,
     classes: Sequence[str] = (),
+    held_out: AnchorRows | None = None,
+    columns: Sequence[str] = (),
 ) -> ReportCase:
-    """Embedding, most-shifted and most-disagreeing rows of one anchor.
+    """Embedding, most-shifted and most-disagreeing rows of one anchor, its classes and groups, and drift by column.
 
-    Shifted rows come from the target (where the shift is), disagreeing ones from the source (where the risk change is
-    measured).
+    Shifted rows come from the target (where the shift is), disagreeing ones from the anchor (where the risk change is
+    measured): from rows that are held out where there are any.
 
     Args:
         source_features, target_features: h of both samples, ``[n, k]`` and ``[m, k]``.
@@ -216,6 +239,8 @@ def report_case(
         generator: draws rows for the embedding, and thins a very large source.
         num_examples: rows per list; 0 for none.
         classes: names of the classes; their numbers without any.
+        held_out: rows of the anchor that no model was trained on; the source's own if absent.
+        columns: names of the columns of tables, for their drift; there is none without them.
 
     Raises:
         ValueError: where features, outputs, names or classes do not fit the samples.
@@ -229,18 +254,53 @@ def report_case(
     if num_examples < 0:
         raise ValueError(f"num_examples must be 0 or more, got {num_examples}")
     features = (source_features, target_features)
+    on_anchor = AnchorRows(source, source_logits, names[0]) if held_out is None else held_out
+    check_paired(*on_anchor.logits, "the old model's outputs on held_out", "the new model's")
     classifies = outputs > 1 and not math.isnan(diagnostic.evidence.anchor.disagreement.value)
     far = apart = Ranking((), (), math.nan)
     if num_examples and len(source.x) > 1:
         neighbours = min(NEIGHBOURS, len(source.x) - 1)
         far = most_shifted(*features, num_examples=num_examples, neighbours=neighbours, generator=generator)
     if num_examples and classifies:
-        apart = most_disagreeing(*source_logits, num_examples=num_examples)
-    drawn = _image_range(source.x, target.x) if num_examples else None
-    on_source = _Rows(source, names[0], source_logits if classifies else None, classes, drawn)
-    on_target = _Rows(target, names[1], target_logits if classifies else None, classes, drawn)
-    points, shifted = embedding(*features, generator=generator), on_target.examples(far)
-    return ReportCase(anchor, diagnostic, points, shifted, on_source.examples(apart), far.typical, apart.typical)
+        apart = _flips_first(most_disagreeing(*on_anchor.logits, num_examples=len(on_anchor.names)), on_anchor)
+        apart = apart._replace(rows=apart.rows[:num_examples], values=apart.values[:num_examples])
+    image_range = _image_range(source.x, target.x) if num_examples else None
+    points = embedding(*features, generator=generator)
+    shifted, disagreeing = (
+        _examples(ranking, sample, called, logits if classifies else None, classes, image_range)
+        for ranking, sample, called, logits in (
+            (far, target, names[1], target_logits),
+            (apart, on_anchor.sample, on_anchor.names, on_anchor.logits),
+        )
+    )
+    slices = diagnostic.evidence.slices
+    by_class, by_group = slices.get("class", slices.get("predicted")), slices.get("group")
+    return ReportCase(
+        anchor,
+        diagnostic,
+        points,
+        shifted,
+        disagreeing,
+        far.typical,
+        apart.typical,
+        held_out=held_out is not None,
+        transitions=transitions(*on_anchor.logits, classes or [str(i) for i in range(outputs)]) if classifies else (),
+        classes=slice_changes(by_class) if by_class else (),
+        groups=slice_changes(by_group) if by_group else (),
+        drift=column_drift(source, target, columns) if columns else (),
+    )
+
+
+def _flips_first(ranking: Ranking, rows: AnchorRows) -> Ranking:
+    """Rows that are newly wrong, then others whose prediction changes, then those that keep it, each in their order."""
+    order = torch.tensor(ranking.rows)
+    before, after = (z.argmax(dim=1).cpu() for z in rows.logits)
+    lost = torch.zeros_like(before) if rows.sample.y is None else (before == rows.sample.y.cpu()).long()
+    rank = ((before != after).long() * (1 + lost))[order]
+    places = rank.sort(descending=True, stable=True).indices.tolist()
+    return ranking._replace(
+        rows=tuple(ranking.rows[i] for i in places), values=tuple(ranking.values[i] for i in places)
+    )
 
 
 def _check_rows(kind: str, sample: Sample, h: Tensor, logits: tuple[Tensor, Tensor], names: Sequence[str]) -> None:
@@ -264,30 +324,31 @@ def _image_range(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
     return torch.minimum(low, low_new), torch.maximum(high, high_new)
 
 
-class _Rows(NamedTuple):
-    """One sample with all that its examples show."""
+def _examples(
+    ranking: Ranking,
+    sample: Sample,
+    names: Sequence[str],
+    logits: tuple[Tensor, Tensor] | None,
+    classes: Sequence[str],
+    image_range: tuple[Tensor, Tensor] | None,
+) -> list[Example]:
+    """The rows of a ranking, with all that is known about each."""
 
-    sample: Sample
-    names: Sequence[str]
-    logits: tuple[Tensor, Tensor] | None
-    classes: Sequence[str]
-    image_range: tuple[Tensor, Tensor] | None
+    def class_name(index: int) -> str:
+        return classes[index] if 0 <= index < len(classes) else str(index)
 
-    def examples(self, ranking: Ranking) -> list[Example]:
-        return [self._example(row, value) for row, value in zip(ranking.rows, ranking.values, strict=True)]
-
-    def _example(self, row: int, value: float) -> Example:
-        old, new = (None, None) if self.logits is None else (self._prediction(z[row]) for z in self.logits)
-        label = ""
-        if self.sample.y is not None:
-            y = self.sample.y[row]
-            label = number(float(y)) if y.is_floating_point() else self._class(int(y))
-        image = "" if self.image_range is None else thumbnail(self.sample.x[row], *self.image_range)
-        return Example(self.names[row], value, old, new, label, image)
-
-    def _prediction(self, z: Tensor) -> Prediction:
+    def prediction(z: Tensor) -> Prediction:
         best = int(z.argmax())
-        return Prediction(self._class(best), float(torch.softmax(z.double(), dim=0)[best]))
+        return Prediction(class_name(best), float(torch.softmax(doubled(z), dim=0)[best]))
 
-    def _class(self, index: int) -> str:
-        return self.classes[index] if 0 <= index < len(self.classes) else str(index)
+    found = []
+    for row, value in zip(ranking.rows, ranking.values, strict=True):
+        old, new = (None, None) if logits is None else (prediction(z[row]) for z in logits)
+        y = None if sample.y is None else sample.y[row]
+        label = "" if y is None else number(float(y)) if y.is_floating_point() else class_name(int(y))
+        image = "" if image_range is None else thumbnail(sample.x[row], *image_range)
+        outcome = ""
+        if old is not None and new is not None and label and old.label != new.label:
+            outcome = {old.label: "newly wrong", new.label: "newly right"}.get(label, "")
+        found.append(Example(names[row], value, old, new, label, image, outcome))
+    return found

@@ -17,16 +17,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..gate.policy import shown
-from ..gate.verdict import AnchorVerdict
+from ..escaping import printable
+from ..gate.policy import AnchorVerdict, shown
 from ..stats.conformal import PastUpdate
+from .changes import ColumnDrift, SliceChange
 from .embedding import Embedding
-from .words import Bar, number, percent, printable
+from .words import Bar, number, percent
 
 _WIDTH = 400
 _PROPERTIES = ("ink", "soft", "paper", "line", "term", "remainder", "total", "source", "target", "accept", "reject")
 _COLOUR = {name: f"#0000{i:02x}" for i, name in enumerate(_PROPERTIES, 1)}
 """What stands for a custom property of the style sheet while matplotlib draws; black it leaves out."""
+_OUTCOME: dict[bool, dict[str, Any]] = {
+    True: {
+        "marker": "^",
+        "linestyle": "none",
+        "color": _COLOUR["target"],
+        "markeredgecolor": _COLOUR["paper"],
+        "markersize": 11,
+    },
+    False: {
+        "marker": "o",
+        "linestyle": "none",
+        "color": _COLOUR["paper"],
+        "markeredgecolor": _COLOUR["source"],
+        "markeredgewidth": 2,
+        "markersize": 9,
+    },
+}
+"""How an update is drawn that did harm, and one that did not."""
 _DRAWN = style.context(
     [
         "default",
@@ -52,10 +71,13 @@ _DRAWN = style.context(
 
 
 @_DRAWN
-def waterfall(bars: Sequence[Bar], title: str, *, name: str, change: float = math.nan) -> Markup:
+def waterfall(
+    bars: Sequence[Bar], title: str, *, name: str, change: float = math.nan, most: float = math.inf
+) -> Markup:
     """Bars that start where the last one ended, and totals from 0; ``change`` is a dashed line across all of them.
 
-    A missing term has no bar. A missing total is a dashed outline over what is known.
+    A missing term has no bar. A missing total is a dashed outline over what is known. ``most`` is what the loss allows:
+    the picture ends a little beyond it, and what reaches so far is grey.
     """
     spans, at = [], 0.0
     for bar in bars:
@@ -64,24 +86,62 @@ def waterfall(bars: Sequence[Bar], title: str, *, name: str, change: float = mat
         spans.append((start, at))
     known = [change] if math.isfinite(change) else []
     axes = _panel(34 * len(bars) + 4, left=8, top=20 if known else 4)
-    axes.set(xlim=(0.0, max([1e-12, *(end for _, end in spans), *known])), ylim=(34 * len(bars) + 4, 0), yticks=[])
+    reach = max([1e-12, *(end for _, end in spans), *known])
+    axes.set(xlim=(0.0, min(reach, 1.1 * most)), ylim=(34 * len(bars) + 4, 0), yticks=[])
+    if reach >= most:
+        axes.axvspan(most, 1.1 * most, facecolor=_COLOUR["line"], alpha=0.5, linewidth=0, gid="beyond")
     axes.set_xlabel("in units of the loss")
     for i, (bar, (start, end)) in enumerate(zip(bars, spans, strict=True)):
         y = 34 * i + 24
         if i + 1 < len(bars) and end > 0:
             axes.plot([end, end], [y, y + 34], color=_COLOUR["soft"], linewidth=1)
-        if math.isfinite(bar.value):
+        if math.isfinite(bar.value) and bar.value >= most:
+            axes.barh(y, end - start, 13, start, color=_COLOUR["line"], edgecolor=_COLOUR["soft"], gid=f"vacuous-{i}")
+        elif math.isfinite(bar.value):
             edge = _COLOUR["soft" if bar.kind == "remainder" else bar.kind]
             axes.barh(y, end - start, 13, start, color=_COLOUR[bar.kind], edgecolor=edge, gid=f"{bar.kind}-{i}")
         elif bar.kind == "total" and end > 0:
             axes.barh(y, end, 13, color="none", edgecolor=_COLOUR["soft"], linestyle="--", gid=f"missing-{i}")
         for x, side, words in ((0.0, "left", bar.label), (1.0, "right", number(bar.value))):
-            weight = "bold" if bar.kind == "total" else "normal"
-            axes.text(x, y - 11, words, ha=side, weight=weight, transform=axes.get_yaxis_transform(), zorder=4)
+            weight, ink = "bold" if bar.kind == "total" else "normal", "soft" if bar.value >= most else "ink"
+            beside = axes.get_yaxis_transform()
+            axes.text(x, y - 11, words, ha=side, weight=weight, color=_COLOUR[ink], transform=beside, zorder=4)
     for value in known:
         axes.axvline(value, color=_COLOUR["target"], linewidth=2, linestyle="--", gid="change")
         _mark(axes, value, -6, f"true |change| {number(value)}")
-    said = [f"{bar.label} {number(bar.value)}" for bar in bars] + [f"true |change| {number(value)}" for value in known]
+    said = [f"{bar.label} {number(bar.value)}{', says nothing' * (bar.value >= most)}" for bar in bars]
+    said += [f"true |change| {number(value)}" for value in known]
+    return _svg(axes, name, title, "; ".join(said) + ".")
+
+
+@_DRAWN
+def dumbbells(changes: Sequence[SliceChange], title: str, *, name: str) -> Markup:
+    """What share of each slice either model has right: an open circle before, a filled one after."""
+    axes = _panel(31 * len(changes) + 4, left=12, legend=True)
+    axes.set(xlim=(-0.02, 1.02), ylim=(31 * len(changes) + 4, 0), yticks=[])
+    axes.xaxis.set_major_formatter(lambda x, _: percent(x))
+    for i, each in enumerate(changes):
+        y, colour = 31 * i + 23, _COLOUR["reject" if each.after < each.before else "source"]
+        axes.plot([each.before, each.after], [y, y], color=colour, linewidth=3)
+        axes.plot([each.before], [y], "o", color=_COLOUR["paper"], markeredgecolor=colour, markersize=8, gid=f"old-{i}")
+        axes.plot([each.after], [y], "o", color=colour, markersize=8, gid=f"new-{i}")
+        axes.text(0.0, y - 9, _short(each.name), transform=axes.get_yaxis_transform(), zorder=4)
+    for label, fill in (("old model", "paper"), ("new model", "source")):
+        axes.plot([], [], "o", color=_COLOUR[fill], markeredgecolor=_COLOUR["source"], markersize=8, label=label)
+    said = [f"{each.name} from {percent(each.before)} to {percent(each.after)}" for each in changes]
+    return _svg(axes, name, title, "; ".join(said) + ".")
+
+
+@_DRAWN
+def drift_bars(found: Sequence[ColumnDrift], title: str, *, name: str) -> Markup:
+    """The distance of every column between source and target; pale where chance explains it."""
+    axes = _panel(30 * len(found) + 4, left=12, top=4)
+    axes.set(xlim=(0.0, 1.0), ylim=(30 * len(found) + 4, 0), yticks=[], xlabel="distance of the distributions, 0 to 1")
+    for i, each in enumerate(found):
+        kind = "term" if each.beyond_chance else "remainder"
+        axes.barh(30 * i + 23, each.distance, 9, color=_COLOUR[kind], gid=f"{kind}-{i}")
+        axes.text(0.0, 30 * i + 15, _short(each.name), transform=axes.get_yaxis_transform(), zorder=4)
+    said = [f"{each.name} {each.distance:.2f}{', within chance' * (not each.beyond_chance)}" for each in found]
     return _svg(axes, name, title, "; ".join(said) + ".")
 
 
@@ -139,8 +199,8 @@ def past_scatter(
     axes.set_xlabel(f"score: {new.score.replace('_', ' ')}" if new else "score")
     axes.set_ylabel(f"risk change (above {harm_above:g}: harm)")
     axes.axhline(harm_above, color=_COLOUR["soft"], linewidth=1)
-    _outcome(axes, [], [], True, label="did harm")
-    _outcome(axes, [], [], False, label="did no harm")
+    axes.plot([], [], label="did harm", **_OUTCOME[True])
+    axes.plot([], [], label="did no harm", **_OUTCOME[False])
     if new is not None:
         ends = _ends(new, low, high)
         axes.axvspan(*ends, facecolor=_COLOUR["ink"], alpha=0.1, linewidth=0, label="this update", gid="band")
@@ -158,7 +218,7 @@ def past_scatter(
             )
     names = {f"{'harmful' if p.risk_change > harm_above else 'harmless'}-{i}": p for i, p in enumerate(drawn)}
     for gid, p in names.items():
-        _outcome(axes, [p.score], [p.risk_change], p.risk_change > harm_above, gid=gid)
+        axes.plot([p.score], [p.risk_change], gid=gid, **_OUTCOME[p.risk_change > harm_above])
     harmful = sum(p.risk_change > harm_above for p in drawn)
     said = f"{len(drawn)} past updates, {harmful} of which raised the anchor's risk by more than {harm_above:g}."
     if new is not None:
@@ -200,19 +260,10 @@ def _panel(height: float, *, left: float = 26, top: float = 8, legend: bool = Fa
     whole = top + height + bottom
     figure = Figure(figsize=(_WIDTH / 72, whole / 72))
     axes = figure.add_axes((left / _WIDTH, bottom / whole, (_WIDTH - left - 26) / _WIDTH, height / whole))
-    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(lambda x, _: number(x))
-    axes.yaxis.set_major_formatter(lambda y, _: number(y))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axis.set_major_formatter(lambda x, _: number(x))
     return axes
-
-
-def _outcome(axes: Axes, x: list[float], y: list[float], harmful: bool, **options: Any) -> None:
-    if harmful:
-        axes.plot(x, y, "^", color=_COLOUR["target"], markeredgecolor=_COLOUR["paper"], markersize=11, **options)
-    else:
-        edge = _COLOUR["source"]
-        axes.plot(x, y, "o", color=_COLOUR["paper"], markeredgecolor=edge, markeredgewidth=2, markersize=9, **options)
 
 
 def _mark(axes: Axes, x: float, y: float, words: str) -> None:

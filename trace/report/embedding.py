@@ -7,6 +7,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..checks import check_count, check_samples
+from ..hardware import doubled
+from ..sample import drawn
 
 _NO_VARIANCE = 1e-12
 """Share of the variance up to which an axis is rounding."""
@@ -24,7 +26,7 @@ class Axes(NamedTuple):
 
     def coordinates(self, x: Tensor) -> Tensor:
         """``(x - mean) directions``, ``[n, k]``."""
-        return (x.double() - self.mean) @ self.directions
+        return (doubled(x) - self.mean) @ self.directions
 
 
 class Embedding(NamedTuple):
@@ -60,8 +62,7 @@ def embedding(
     """
     check_samples(source, target, "source", "target")
     check_count(max_points, "max_points")
-    check_count(max_rows, "max_rows")
-    x, y = (_drawn(z, max_rows, generator).double() for z in (source, target))
+    x, y = (doubled(drawn(z, check_count(max_rows, "max_rows"), generator)) for z in (source, target))
     axes = principal_axes(torch.cat([x, y]))
     first, second = axes.explained.tolist()
     return Embedding(
@@ -70,11 +71,6 @@ def embedding(
         (first, second),
         (len(x), len(y)),
     )
-
-
-def _drawn(z: Tensor, count: int, generator: Generator) -> Tensor:
-    """At most ``count`` rows in random order."""
-    return z[torch.randperm(len(z), generator=generator, device=generator.device)[:count].to(z.device)]
 
 
 def principal_axes(x: Tensor, count: int = 2) -> Axes:
@@ -87,10 +83,10 @@ def principal_axes(x: Tensor, count: int = 2) -> Axes:
     from sklearn.decomposition import PCA  # takes a second to import
 
     n, d = x.shape
-    mean = x.double().mean(dim=0)
+    mean = doubled(x).mean(dim=0)
     pca = PCA(min(count, n, d), svd_solver="covariance_eigh" if d <= n else "full")
     with np.errstate(invalid="ignore"):
-        pca.fit((x.double() - mean).cpu().numpy())
+        pca.fit((doubled(x) - mean).cpu().numpy())
     shares = torch.as_tensor(pca.explained_variance_ratio_, device=x.device)
     directions = torch.where(shares > _NO_VARIANCE, torch.as_tensor(pca.components_.T, device=x.device), 0.0)
     missing = (0, count - len(shares))

@@ -7,37 +7,41 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib import metadata
 from typing import Any
 
 import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ..gate.policy import shown
-from ..gate.verdict import AnchorVerdict, Decision, Verdict
-from ..settings import Settings
+from ..escaping import printable
+from ..gate.policy import WORST_FIRST, AnchorVerdict, Verdict, shown
 from ..stats.conformal import PastUpdate
+from ..version import own_version
+from .brief import diagnosis, telling_terms
 from .case import NEIGHBOURS, Example, Prediction, ReportCase, report_case
-from .charts import embedding_scatter, intervals, past_scatter, waterfall
-from .text import anchor_rows, bound_rows, column_kinds, drawn_form, headline, promise, term_rows
+from .changes import SHOWN, drift_rows, slice_rows
+from .charts import drift_bars, dumbbells, embedding_scatter, intervals, past_scatter, waterfall
+from .text import anchor_rows, bound_rows, column_kinds, promise, term_rows
+from .verdict import what_was_seen
 from .words import (
+    TERMS,
     comparison,
     core_bars,
+    drawn_form,
     estimate_rows,
     field_of,
     full_bars,
     number,
     percent,
-    printable,
     readings,
     sentences,
+    statement_rows,
     term,
     unbroken,
+    vacuous_statements,
 )
 
 __all__ = ["Example", "Prediction", "ReportCase", "report_case", "to_html"]
 
-_RANK: dict[Decision, int] = {"reject": 0, "inconclusive": 1, "accept": 2}
 _SHOWN_PAST = 12
 
 
@@ -75,6 +79,7 @@ def to_html(
         .render(
             title=title,
             verdict=verdict,
+            seen=_seen(verdict, cases),
             judged=judged,
             verdict_chart=intervals(judged[:1], f"Score of {judged[0].anchor} against the limit", name="verdict")
             if judged
@@ -104,19 +109,23 @@ def _environment() -> Environment:
     return environment
 
 
+def _seen(verdict: Verdict | None, cases: Sequence[ReportCase]) -> list[str]:
+    """What was seen on the anchor that decides, a sentence each; nothing where its diagnostic is not at hand."""
+    found = [case.diagnostic for case in cases if verdict is not None and case.anchor == verdict.worst]
+    return what_was_seen(verdict, found[0]) if verdict is not None and found else []
+
+
 def _worst_first(verdict: Verdict) -> list[AnchorVerdict]:
     def key(v: AnchorVerdict) -> tuple[bool, int, float]:
         excess = v.upper - v.threshold
-        return v.anchor != verdict.worst, _RANK[v.decision], math.inf if math.isnan(excess) else -excess
+        return v.anchor != verdict.worst, WORST_FIRST.index(v.decision), math.inf if math.isnan(excess) else -excess
 
     return sorted(verdict.anchors, key=key)
 
 
 def _score_charts(judged: Sequence[AnchorVerdict]) -> list[tuple[str, str]]:
     """All anchors in a picture per score."""
-    by_score: dict[str, list[AnchorVerdict]] = {}
-    for v in judged:
-        by_score.setdefault(v.score, []).append(v)
+    by_score = {score: [v for v in judged if v.score == score] for score in dict.fromkeys(v.score for v in judged)}
     return [
         (score, intervals(group, "All anchors", name=f"score-{i}", labels=[f"{v.anchor}: {v.decision}" for v in group]))
         for i, (score, group) in enumerate(by_score.items())
@@ -126,22 +135,42 @@ def _score_charts(judged: Sequence[AnchorVerdict]) -> list[tuple[str, str]]:
 def _material(case: ReportCase, name: str) -> dict[str, Any]:
     """What the page shows about one anchor."""
     d = case.diagnostic
-    form, change = drawn_form(d), abs(d.risk_change)
-    missing = [key for key, value in {**d.core_terms(form), **d.remainders(form)}.items() if math.isnan(value)]
+    form, change, most = drawn_form(d), abs(d.risk_change), d.evidence.loss_range
+    terms = {**d.core_terms(form), **d.remainders(form)}
+    labelled = bool(case.classes) and not math.isnan(case.classes[0].before)
+    missing = [key for key, value in terms.items() if math.isnan(value)]
     shares = [[event.replace("_", " "), number(share)] for event, share in d.budget._asdict().items()]
     return {
         **case._asdict(),
-        "headline": headline(d),
+        "diagnosis": diagnosis(d),
         "form": form,
         "comparison": comparison(d, form),
         "has_core": not math.isnan(d.bound_core(form)),
         "has_full": not math.isnan(d.bound_full(form)),
         "core_chart": waterfall(
-            core_bars(d, form), "From the terms to the core bound", name=f"{name}-core", change=change
+            core_bars(d, form), "From the terms to the core bound", name=f"{name}-core", change=change, most=most
         ),
         "full_chart": waterfall(
-            full_bars(d, form), "From the core bound to the full bound", name=f"{name}-full", change=change
+            full_bars(d, form), "From the core bound to the full bound", name=f"{name}-full", change=change, most=most
         ),
+        "loss_range": most,
+        "telling": [TERMS[key].name for key in telling_terms(d)],
+        "vacuous": [term(key, form).name for key, value in terms.items() if value >= most],
+        "vacuous_sums": [
+            word for word, total in (("core", d.bound_core(form)), ("full", d.bound_full(form))) if total >= most
+        ],
+        "statements": statement_rows(d),
+        "vacuous_statements": vacuous_statements(d),
+        "class_rows": slice_rows(case.classes, "class" if labelled else "class that the old model predicts"),
+        "group_rows": slice_rows(case.groups, "group"),
+        "recall_chart": dumbbells(
+            case.classes[:SHOWN], "Recall of every class, before and after", name=f"{name}-recall"
+        )
+        if labelled
+        else "",
+        "drift_rows": drift_rows(case.drift),
+        "drift_chart": drift_bars(case.drift[:SHOWN], "Drift by column", name=f"{name}-drift") if case.drift else "",
+        "labelled": d.evidence.labelled,
         "embedding_chart": case.embedding
         and embedding_scatter(case.embedding, "Features of source and target", name=f"{name}-embedding"),
         "missing": [(key, d.reasons.get(field_of(key, form), "could not be computed")) for key in missing],
@@ -178,9 +207,8 @@ def _history(past: Sequence[PastUpdate], new: AnchorVerdict | None, harm_above: 
 
 def _settings(cases: Sequence[ReportCase]) -> list[tuple[list[list[str]], str]]:
     """A table for all anchors with the same settings, with its caption."""
-    shared: dict[Settings, list[str]] = {}
-    for case in cases:
-        shared.setdefault(case.diagnostic.settings, []).append(case.anchor)
+    found = {case.anchor: case.diagnostic.settings for case in cases}
+    shared = {settings: [anchor for anchor in found if found[anchor] == settings] for settings in found.values()}
     return [
         (
             [["setting", "value"], *([name, _setting(value)] for name, value in asdict(settings).items())],
@@ -195,8 +223,4 @@ def _setting(value: object) -> str:
 
 
 def _versions() -> dict[str, str]:
-    try:
-        own = metadata.version("trace-shift") if __name__.startswith("trace_shift") else "from its source tree"
-    except metadata.PackageNotFoundError:
-        own = "not installed as a package"
-    return {"trace": own, "python": platform.python_version(), "torch": torch.__version__}
+    return {"trace": own_version(), "python": platform.python_version(), "torch": torch.__version__}

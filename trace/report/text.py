@@ -4,8 +4,11 @@ import math
 import re
 from collections.abc import Sequence
 
-from ..diagnostic import FORMS, Diagnostic, Form
-from .words import TERMS, glossary, in_words, number, percent, term
+from ..diagnostic import FORMS, Diagnostic
+from ..escaping import markdown_text, one_line
+from ..estimators.anchor import AnchorTerm
+from .brief import diagnosis
+from .words import drawn_form, glossary, in_words, number, percent, term
 
 _LONG = 40
 """Characters from which on a column of text is kept from getting narrow."""
@@ -14,14 +17,14 @@ _NUMBER = re.compile(r"([+-]?(\d[\d.e+-]*%?|inf)|n/a)?")
 
 def to_text(d: Diagnostic) -> str:
     """The attribution as aligned text for a terminal."""
-    lines = ["TRACE diagnostic", headline(d), *in_words(d), ""]
+    lines = ["TRACE diagnostic", *(one_line(line) for line in diagnosis(d)), *in_words(d), ""]
     lines += [*aligned(term_rows(d)), "", *aligned(bound_rows(d)), ""]
     lines += ["on the anchor's own inputs:", *aligned(anchor_rows(d))]
     if d.reasons:
         lines += [
             "",
             "not available, or to be read with care:",
-            *(f"  {name}: {why}" for name, why in sorted(d.reasons.items())),
+            *(f"  {name}: {one_line(why)}" for name, why in sorted(d.reasons.items())),
         ]
     lines += ["", "what the words mean:", *(f"  {name}: {text}" for name, text in glossary(d, drawn_form(d)).items())]
     return "\n".join(line.rstrip() for line in [*lines, "", _footer(d)])
@@ -29,13 +32,15 @@ def to_text(d: Diagnostic) -> str:
 
 def to_markdown(d: Diagnostic) -> str:
     """The attribution as Markdown tables, e.g. for a pull request."""
-    parts = ["## TRACE diagnostic", f"**{headline(d)}** {' '.join(in_words(d))}"]
+    first, *others = diagnosis(d)
+    parts = ["## TRACE diagnostic", f"**{markdown_text(first)}**", "\n".join(f"- {markdown_text(o)}" for o in others)]
+    parts = [part for part in [*parts, " ".join(in_words(d))] if part]
     parts += [markdown_table(term_rows(d)), markdown_table(bound_rows(d))]
     parts += ["On the anchor's own inputs:", markdown_table(anchor_rows(d))]
     if d.reasons:
         parts.append(
             "Not available, or to be read with care:\n\n"
-            + "\n".join(f"- `{name}`: {why}" for name, why in sorted(d.reasons.items()))
+            + "\n".join(f"- `{name}`: {markdown_text(why)}" for name, why in sorted(d.reasons.items()))
         )
     parts.append(
         "What the words mean:\n\n"
@@ -44,33 +49,15 @@ def to_markdown(d: Diagnostic) -> str:
     return "\n\n".join([*parts, _footer(d)])
 
 
-def headline(d: Diagnostic) -> str:
-    """One or two sentences: the true change if known, the largest term and what lowers it."""
-    terms = {name: value for name, value in d.core_terms(drawn_form(d)).items() if not math.isnan(value)}
-    if not terms:
-        return "No term of the bound could be computed."
-    largest = max(terms, key=lambda name: terms[name])
-    change = "" if math.isnan(d.risk_change) else f"True change on the anchor: {number(d.risk_change, sign=True)}. "
-    return f"{change}Largest term: {TERMS[largest].name} ({number(terms[largest])}). {TERMS[largest].advice}"
-
-
-def drawn_form(d: Diagnostic) -> Form:
-    """The first form whose core bound is available, else whose shift penalty is; "ot" without any."""
-    known = [form for form in FORMS if math.isfinite(d.bound_core(form))]
-    known += [form for form in FORMS if math.isfinite(d.shift_penalty(form))]
-    return known[0] if known else "ot"
-
-
 def term_rows(d: Diagnostic) -> list[list[str]]:
     """Every core term and remainder in every form, under a header."""
     form = drawn_form(d)
-    rows = [["term", *FORMS, f"share ({form})"]]
-    shares = d.attribution(form)
-    for key in d.core_terms():
-        rows.append([TERMS[key].name, *[number(d.core_terms(each)[key]) for each in FORMS], percent(shares[key])])
-    for key in d.remainders():
-        rows.append([term(key, form).name, *(number(d.remainders(each)[key]) for each in FORMS), ""])
-    return rows
+    shares = {key: percent(share) for key, share in d.attribution(form).items()}
+    by_form = [{**d.core_terms(each), **d.remainders(each)} for each in FORMS]
+    body = [
+        [term(key, form).name, *(number(terms[key]) for terms in by_form), shares.get(key, "")] for key in by_form[0]
+    ]
+    return [["term", *FORMS, f"share ({form})"], *body]
 
 
 def bound_rows(d: Diagnostic) -> list[list[str]]:
@@ -84,17 +71,26 @@ def bound_rows(d: Diagnostic) -> list[list[str]]:
 
 
 def anchor_rows(d: Diagnostic) -> list[list[str]]:
-    """The label-free terms on the anchor's own inputs with both intervals, under a header."""
-    rows = [["term", "value", "Hoeffding", "Bernstein"]]
-    anchor = d.evidence.anchor
-    for name, bound in (
-        ("worst label: |change| at most", anchor.worst_label),
-        ("Lipschitz: |change| at most", anchor.lipschitz),
-        ("disagreement: |error change| at most", anchor.disagreement),
-        ("plug-in estimate of the change", anchor.plug_in),
-    ):
-        intervals = [f"[{number(i.lower)}, {number(i.upper)}]" for i in (bound.hoeffding, bound.bernstein)]
-        rows.append([name, number(bound.value), *(intervals if not bound.reason else [bound.reason, ""])])
+    """Terms on the anchor's own inputs, and what labels show there, with the interval that the gate uses."""
+    anchor, labelled, ends = d.evidence.anchor, d.evidence.labelled, d.intervals()
+
+    def row(name: str, score: str, term: AnchorTerm) -> list[str]:
+        interval = f"[{number(ends[score].lower)}, {number(ends[score].upper)}]" if score in ends else term.reason
+        return [name, number(term.value), interval]
+
+    rows = [
+        ["term", "value", f"{1 - d.settings.delta:.0%} interval, for all n"],
+        row("worst label: |change| at most", "anchor_worst_label", anchor.worst_label),
+        row("Lipschitz: |change| at most", "anchor_lipschitz", anchor.lipschitz),
+        row("disagreement: |error change| at most", "anchor_disagreement", anchor.disagreement),
+        row("plug-in estimate of the change", "anchor_plug_in", anchor.plug_in),
+        row("plug-in estimate of the error's rise", "anchor_error_plug_in", anchor.error_plug_in),
+    ]
+    if labelled is not None:
+        rows += [
+            row("change of the risk, by labels", "risk_change", labelled.risk),
+            row("change of the error rate, by labels", "error_change", labelled.error),
+        ]
     return rows
 
 
@@ -144,7 +140,7 @@ def markdown_table(rows: list[list[str]]) -> str:
     """A table in Markdown, its header first."""
     header, *body = rows
     lines = [header, ["---"] * len(header), *body]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+    return "\n".join("| " + " | ".join(markdown_text(cell) for cell in row) + " |" for row in lines)
 
 
 def column_kinds(rows: Sequence[Sequence[str]]) -> list[str | None]:

@@ -7,28 +7,16 @@ import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from ..diagnostic import Diagnostic, Form
+from ..diagnostic import FORMS, Diagnostic, Form
 from ..estimators.gradient_quantile import GradientQuantile
 from ..estimators.validation_gap import Gap
 
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _INTERVAL = re.compile(r"\[[^\s\]]+, [^\s\]]+\]")
-
-
-def printable(text: str) -> str:
-    """The text with U+FFFD for control characters and halves of surrogate pairs, which file names hold.
-
-    >>> printable("a\\x00b")
-    'a\ufffdb'
-    """
-    return _CONTROL.sub("\ufffd", text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def number(value: float, *, sign: bool = False) -> str:
     """Four significant digits; NaN is "n/a"."""
-    if math.isnan(value):
-        return "n/a"
-    return f"{value:{'+' if sign else ''}.4g}"
+    return "n/a" if math.isnan(value) else f"{value:{'+' if sign else ''}.4g}"
 
 
 def percent(share: float) -> str:
@@ -43,7 +31,19 @@ def unbroken(cell: str) -> str:
 
 def in_words(d: Diagnostic) -> list[str]:
     """What the numbers say, a sentence each."""
-    return [sentence for sentence in (_change(d), _bound(d), _disagreement(d), _shift(d)) if sentence]
+    return [sentence for sentence in (_change(d), _bound(d), _shift(d)) if sentence]
+
+
+def continued(sentence: str) -> str:
+    """A sentence behind a colon."""
+    return sentence[:1].lower() + sentence[1:]
+
+
+def drawn_form(d: Diagnostic) -> Form:
+    """The first form whose core bound is available, else whose shift penalty is; "ot" without any."""
+    known = [form for form in FORMS if math.isfinite(d.bound_core(form))]
+    known += [form for form in FORMS if math.isfinite(d.shift_penalty(form))]
+    return known[0] if known else "ot"
 
 
 def sentences(notes: Iterable[str]) -> list[str]:
@@ -60,13 +60,13 @@ def _change(d: Diagnostic) -> str:
     if found is None:
         return "The true change of the anchor's risk is not known: that takes a labelled anchor test sample."
     error = "" if math.isnan(found.error_rate) else f"; the error rate changed by {100 * found.error_rate:+.2g} points"
+    rows = f"{found.num_samples} labelled rows"
     if math.isnan(found.standard_error):
-        return f"The true change comes from {found.num_samples} labelled rows{error}."
-    sure = "more" if abs(found.value) > 2 * found.standard_error else "no more"
-    return (
-        f"The true change comes from {found.num_samples} labelled rows with a standard error of "
-        f"{found.standard_error:.2g}: {sure} than chance explains{error}."
-    )
+        return f"True change on the anchor, from {rows}: {number(found.value, sign=True)}{error}."
+    spread = f"{number(found.value, sign=True)}, with a standard error of {found.standard_error:.2g} from {rows}"
+    if abs(found.value) > 2 * found.standard_error:
+        return f"True change on the anchor: {spread}, more than chance explains{error}."
+    return f"True change on the anchor: no more than chance explains ({spread}{error})."
 
 
 def _bound(d: Diagnostic) -> str:
@@ -77,22 +77,13 @@ def _bound(d: Diagnostic) -> str:
     ]
     if not allowed:
         return "There is no bound on the change: a term is missing in every form (see below)."
-    return f"The terms allow a change of up to {' or '.join(allowed)} in either direction."
+    vacuous = [s.name for s in d.statements() if s.vacuous and s.name in ("bound_ot", "bound_mmd")]
+    said = f" More than {d.evidence.loss_range:.4g} says nothing, as the loss allows no more." if vacuous else ""
+    return f"The terms allow a change of up to {' or '.join(allowed)} in either direction.{said}"
 
 
 def _with_remainders(full: float) -> str:
     return "remainders not known" if math.isnan(full) else f"{full:.4g} with all remainders"
-
-
-def _disagreement(d: Diagnostic) -> str:
-    anchor = d.evidence.anchor
-    if math.isnan(anchor.disagreement.value):
-        return ""
-    share = anchor.disagreement.value
-    return (
-        f"The models disagree on {share:.2%} of {anchor.num_samples} anchor inputs, so there the error rate changes by "
-        "no more than that."
-    )
 
 
 def _shift(d: Diagnostic) -> str:
@@ -169,6 +160,17 @@ TERMS = {
 }
 """By the keys of `Diagnostic.core_terms` and `Diagnostic.remainders`, or where the form matters by `field_of`."""
 
+STATEMENTS = {
+    "loss_range": "the range of the loss alone",
+    "anchor_worst_label": "the worst labels that the anchor could have",
+    "labelled": "labelled rows of the anchor",
+    "bound_direct": "the two-term bound",
+    "bound_difference": "the bound of the difference",
+    **{f"bound_{form}": f"the paper's bound, {form}" for form in FORMS},
+    **{f"bound_full_{form}": f"the paper's bound with all remainders, {form}" for form in FORMS},
+}
+"""Where a statement about the change of the risk comes from, by its name."""
+
 WORDS = {
     "forms": "ot measures the shift by optimal transport, mmd by a kernel, hybrid by both: three bounds on one change.",
     "core and full": "Without and with the remainders; only the full bound comes with a probability.",
@@ -206,15 +208,19 @@ class Reading(NamedTuple):
     """Of the core bound."""
     behind: str
     """The factors it is made of."""
+    vacuous: bool
+    """At or above what the loss allows: it says nothing."""
 
 
 def readings(d: Diagnostic, form: Form) -> list[Reading]:
-    """The core terms that are available, strongest first."""
+    """The core terms that are available, strongest first; those that say nothing last."""
     shares, behind, values = d.attribution(form), _factors(d, form), d.core_terms(form)
     known = [
-        Reading(TERMS[key], values[key], shares[key], behind[key]) for key in values if not math.isnan(values[key])
+        Reading(TERMS[key], value, shares[key], behind[key], value >= d.evidence.loss_range)
+        for key, value in values.items()
+        if not math.isnan(value)
     ]
-    return sorted(known, key=lambda reading: -reading.value)
+    return sorted(known, key=lambda reading: (reading.vacuous, -reading.value))
 
 
 class Bar(NamedTuple):
@@ -244,7 +250,8 @@ def comparison(d: Diagnostic, form: Form) -> str:
     e = d.evidence.risk_change
     if e is None:
         return ""
-    change = f"The risk on the anchor really changed by {number(e.value, sign=True)}"
+    noise = "no more than chance explains, " if not abs(e.value) > 2 * e.standard_error else ""
+    change = f"The risk on the anchor really changed by {noise}{number(e.value, sign=True)}"
     change += f" (standard error {number(e.standard_error)}, {e.num_samples} test samples)"
     if not math.isnan(e.error_rate):
         change += f", the error rate by {number(e.error_rate, sign=True)}"
@@ -256,26 +263,52 @@ def comparison(d: Diagnostic, form: Form) -> str:
     return f"{change}: {holds} the core bound" + (f", which is {number(ratio)} times as large." if ratio >= 1 else ".")
 
 
+def statement_rows(d: Diagnostic) -> list[list[str]]:
+    """What limits the change of the risk, under a header: what holds, the smallest first, then what is conditional."""
+    known = sorted(d.statements(), key=lambda s: (not s.valid, s.value))
+    rows = [
+        [
+            STATEMENTS[s.name],
+            number(s.value),
+            "always" if s.level == 1 else "n/a" if math.isnan(s.level) else f"{s.level:.0%}",
+            s.needs if s.valid else "conditions that are not known to hold",
+        ]
+        for s in known
+        if s.valid or not s.vacuous
+    ]
+    return [["by", "at most", "probability", "given that"], *rows]
+
+
+def vacuous_statements(d: Diagnostic) -> list[str]:
+    """Those that are more than the loss allows, with their values."""
+    return [f"{STATEMENTS[s.name]} ({number(s.value)})" for s in d.statements() if s.vacuous and not s.valid]
+
+
 def estimate_rows(d: Diagnostic) -> list[list[str]]:
     """Every estimate behind the terms, under a header."""
     e, t, m = d.evidence, d.evidence.shift.transport, d.evidence.shift.mmd
-    rows = [["estimate", "value", "details"]]
-    for name, q in (("old", e.sensitivity_source), ("new", e.sensitivity_target)):
-        rows.append([f"sensitivity of the {name} model", *_quantile(q)])
-    details = f"{t.cost.replace('_', ' ')} cost, {t.sample_sizes[0]} against {t.sample_sizes[1]} rows"
-    details += "" if t.converged else f", not converged: too small by up to {number(t.value_error)}"
-    rows.append([d.settings.distance, number(t.value), details])
-    if e.shift.floor is not None:
-        rows.append(["the same without any shift", number(e.shift.floor.value), "between halves of the source"])
+    compared = f"{t.cost.replace('_', ' ')} cost, {t.sample_sizes[0]} against {t.sample_sizes[1]} rows"
+    short = "" if t.converged else f", not converged: too small by up to {number(t.value_error)}"
     clipped = ", negative square set to 0" if m.negative else ""
-    rows.append(["MMD", number(m.value), f"{m.kernel} kernel, bandwidth {number(m.bandwidth)}{clipped}"])
+    spread = f"standard error {number(e.output_distance.standard_error)}"
+    floor, norm = [], []
+    if e.shift.floor is not None:
+        floor = [["the same without any shift", number(e.shift.floor.value), "between halves of the source"]]
     if e.rkhs_norm is not None:
         edge = ", at the edge of its grid" if e.rkhs_norm.at_edge else ""
-        rows.append(["RKHS norm of the risk", number(e.rkhs_norm.value), f"ridge {number(e.rkhs_norm.ridge)}{edge}"])
-    spread = f"standard error {number(e.output_distance.standard_error)}"
-    rows.append(["mean distance of the outputs", number(e.output_distance.value), spread])
-    rows.append(["Lipschitz constant of the loss", number(e.lipschitz), "in the outputs"])
-    return [*rows, ["bound of the loss", number(e.loss_bound), f"convention: {d.settings.loss_bound}"]]
+        norm = [["RKHS norm of the risk", number(e.rkhs_norm.value), f"ridge {number(e.rkhs_norm.ridge)}{edge}"]]
+    return [
+        ["estimate", "value", "details"],
+        ["sensitivity of the old model", *_quantile(e.sensitivity_source)],
+        ["sensitivity of the new model", *_quantile(e.sensitivity_target)],
+        [d.settings.distance, number(t.value), compared + short],
+        *floor,
+        ["MMD", number(m.value), f"{m.kernel} kernel, bandwidth {number(m.bandwidth)}{clipped}"],
+        *norm,
+        ["mean distance of the outputs", number(e.output_distance.value), spread],
+        ["Lipschitz constant of the loss", number(e.lipschitz), "in the outputs"],
+        ["bound of the loss", number(e.loss_bound), f"convention: {d.settings.loss_bound}"],
+    ]
 
 
 def _factors(d: Diagnostic, form: Form) -> dict[str, str]:

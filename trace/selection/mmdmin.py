@@ -8,12 +8,15 @@ from torch import Generator, Tensor
 from ..estimators.kernels import (
     centred,
     gram,
+    in_dtype,
     kernel_sum,
     of_squared_distances,
     resolve_bandwidth,
     resolving_dtype,
     thinned,
+    tiles,
 )
+from ..hardware import wide
 from .pool import Selection, check_features, rows_left
 
 _TILE = 2048
@@ -27,7 +30,7 @@ class KernelMeans(NamedTuple):
     within: float
     """``mean_ii' k(x_i, x_i')`` over the source, or over 20,000 rows of a larger one."""
     to_pool: Tensor
-    """``mean_i k(x_i, y_j)``, ``[m]``, float64."""
+    """``mean_i k(x_i, y_j)``, ``[m]``, in the `wide` dtype."""
     bandwidth: float
     source: Tensor
     pool: Tensor
@@ -87,48 +90,49 @@ def mmdmin(
     """
     check_features(source, pool)
     available = rows_left(len(pool), count, chosen, pool.device)
-    reused = None if prepared is None else _reuse(prepared, source, pool, bandwidth)
-    means = reused or prepare(source, pool, bandwidth=bandwidth)
+    if prepared is not None:
+        _check_reuse(prepared, source, pool, bandwidth)
+    means = prepared or prepare(source, pool, bandwidth=bandwidth)
     y, _ = centred(pool, pool, bandwidth=means.bandwidth)
     y_squared = torch.linalg.vector_norm(y, dim=1).square()
 
-    def kernel_to(row: int) -> Tensor:
-        sq = (y @ y[row]).mul_(-2).add_(y_squared).add_(y_squared[row]).clamp_(min=0)
-        sq[row] = 0
-        return of_squared_distances(sq, kernel="rbf", bandwidth=means.bandwidth).double()
+    def kernel_to(row: Tensor) -> Tensor:
+        row = row.to(y.device)
+        sq = (y @ y[row][0]).mul_(-2).add_(y_squared).add_(y_squared[row]).clamp_(min=0).index_fill_(0, row, 0)
+        return of_squared_distances(sq, kernel="rbf", bandwidth=means.bandwidth).to(to_members)
 
     to_members = torch.zeros_like(means.to_pool)  # sum_B k(y, y_j)
-    members_sum, cross_sum = 0.0, 0.0
-    members: list[int] = []
-    values: list[float] = []
+    members_sum, cross_sum = torch.zeros_like(to_members[:1]), torch.zeros_like(to_members[:1])
+    members: list[Tensor] = []
+    values: list[Tensor] = []
     for size in range(1, count + 1):
         score = to_members / size - means.to_pool
-        row = int(score.masked_fill_(~available, torch.inf).argmin())
-        members_sum += 2 * float(to_members[row]) + 1
-        cross_sum += float(means.to_pool[row])
+        row = score.masked_fill_(~available, torch.inf).argmin(dim=0, keepdim=True)
+        members_sum = members_sum + (2 * to_members[row] + 1)
+        cross_sum = cross_sum + means.to_pool[row]
         to_members += kernel_to(row)
-        available[row] = False
+        available.index_fill_(0, row, False)
         members.append(row)
         values.append(means.within + members_sum / size**2 - 2 * cross_sum / size)
-    return Selection(torch.tensor(members, device=pool.device), values[-1], tuple(values))
+    history = torch.cat(values).tolist()
+    return Selection(torch.cat(members), history[-1], tuple(history))
 
 
 def _kernel_sums(x: Tensor, y: Tensor, bandwidth: float) -> Tensor:
-    """``sum_j k(x_i, y_j)``, ``[n]`` in float64, by tiles: unlike `kernel_sum`, with no copy of either sample."""
-    sums = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    """``sum_j k(x_i, y_j)``, ``[n]`` in the `wide` dtype, by tiles: unlike `kernel_sum` with no copy of a sample."""
+    sums = torch.zeros(len(x), dtype=wide(x.device), device=x.device)
     dtype = resolving_dtype(x, y, x.mean(dim=0), bandwidth)
-    centre = x.mean(dim=0).to(dtype)
-    for rows in range(0, len(x), _TILE):
-        x_tile = x[rows : rows + _TILE].to(dtype) - centre
-        for columns in range(0, len(y), _TILE):
-            K = gram(x_tile, y[columns : columns + _TILE].to(dtype) - centre, kernel="rbf", bandwidth=bandwidth)
-            sums[rows : rows + _TILE] += K.sum(dim=1)
+    centre = in_dtype(x.mean(dim=0), dtype)
+    for rows in tiles(len(x), _TILE):
+        x_tile = in_dtype(x[rows], dtype) - centre
+        for columns in tiles(len(y), _TILE):
+            K = gram(x_tile, in_dtype(y[columns], dtype) - centre, kernel="rbf", bandwidth=bandwidth)
+            sums[rows] += K.sum(dim=1).to(sums.device)
     return sums
 
 
-def _reuse(means: KernelMeans, source: Tensor, pool: Tensor, bandwidth: float | None) -> KernelMeans:
+def _check_reuse(means: KernelMeans, source: Tensor, pool: Tensor, bandwidth: float | None) -> None:
     if not (torch.equal(means.source, source) and torch.equal(means.pool, pool)):
         raise ValueError("prepared was computed for another source or pool: call prepare on these samples")
     if bandwidth not in (None, means.bandwidth):
         raise ValueError(f"prepared was computed with bandwidth {means.bandwidth:g}, not {bandwidth:g}: leave it out")
-    return means

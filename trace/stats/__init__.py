@@ -1,1 +1,1 @@
-"""Statistics that know nothing of TRACE: metrics, bootstrap, intervals, conformal thresholds."""
+"""Statistics that know nothing of TRACE: metrics, bootstrap, jackknife, intervals, betting, conformal thresholds."""

@@ -136,8 +136,8 @@ def _interval(
         raise ValueError(f"generator must be a numpy Generator, got {kind}: use np.random.default_rng(seed)")
     data = vectors({f"columns[{i}]": x for i, x in enumerate(columns)}, min_rows=1)
     n = len(data[0])
-    units = {name: _codes(labels, name, n) for name, labels in factors.items()} or {"rows": np.arange(n)}
-    estimate, reason = _as_metric(statistic(*data))
+    units = {name: unit_codes(labels, name, n) for name, labels in factors.items()} or {"rows": np.arange(n)}
+    estimate, reason = as_metric(statistic(*data))
     few = [name for name, unit in units.items() if unit.max() == 0]
     if few or math.isnan(estimate):
         reason = reason or (f"fewer than 2 {few[0]} to resample" if few else "the statistic is NaN")
@@ -152,7 +152,7 @@ def _interval(
 
     block = max(1, BLOCK // n)
     sizes = [min(block, num_resamples - start) for start in range(0, num_resamples, block)]
-    values = np.concatenate([_on_resamples(statistic, data, draw(size)) for size in sizes])
+    values = np.concatenate([on_resamples(statistic, data, draw(size)) for size in sizes])
     defined = values[~np.isnan(values)]
     num_undefined = num_resamples - len(defined)
     if 2 * num_undefined > num_resamples:
@@ -162,7 +162,7 @@ def _interval(
     return BootstrapInterval(estimate, float(lower), float(upper), level, num_resamples, num_undefined)
 
 
-def _on_resamples(statistic: Statistic, data: list[Array], counts: Array) -> Array:
+def on_resamples(statistic: Statistic, data: list[Array], counts: Array) -> Array:
     """The statistic on each resample: ``[R]`` from multiplicities ``[R, n]``."""
     if isinstance(statistic, Difference) and statistic.metric in _ALL_AT_ONCE:
         (a, b, target), metric = data, _ALL_AT_ONCE[statistic.metric]
@@ -170,7 +170,7 @@ def _on_resamples(statistic: Statistic, data: list[Array], counts: Array) -> Arr
     if statistic in _ALL_AT_ONCE:
         return _ALL_AT_ONCE[statistic](*data, counts)
     resamples = ([np.repeat(x, k) for x in data] for k in counts.astype(np.intp))
-    return np.array([_as_metric(statistic(*sample)).value if len(sample[0]) else math.nan for sample in resamples])
+    return np.array([as_metric(statistic(*sample)).value if len(sample[0]) else math.nan for sample in resamples])
 
 
 def _spearman_resampled(x: Array, y: Array, counts: Array) -> Array:
@@ -224,11 +224,13 @@ def _ratio(numerator: Array, denominator: Array, defined: NDArray[np.bool_]) -> 
     return ratio
 
 
-def _as_metric(result: Metric | float) -> Metric:
+def as_metric(result: Metric | float) -> Metric:
+    """A plain number as a `Metric` without a reason."""
     return result if isinstance(result, Metric) else Metric(float(result))
 
 
-def _codes(labels: Values, name: str, length: int) -> NDArray[np.intp]:
+def unit_codes(labels: Values, name: str, length: int) -> NDArray[np.intp]:
+    """The number of each row's unit, such as its seed, from labels ``[n]``."""
     values = np.asarray(on_cpu(labels))
     if values.shape != (length,):
         raise ValueError(f"{name} has shape {list(values.shape)} for {length} rows: pass one label per row")

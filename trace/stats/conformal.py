@@ -21,8 +21,6 @@ from fractions import Fraction
 from functools import cache
 from typing import Literal, NamedTuple
 
-from scipy.stats import binom
-
 from ..checks import check_level
 
 Guarantee = Literal["conditional", "joint", "pac"]
@@ -167,6 +165,8 @@ def _floor(alpha: float, count: int) -> int:
 @cache
 def _pac_rank(m: int, alpha: float, delta: float) -> int:
     """The largest k with ``P(Binomial(m, alpha) <= k - 1) <= delta``."""
+    from scipy.stats import binom
+
     rank = int(binom.ppf(delta, m, alpha)) if m else 0
     return rank + 1 if m and binom.cdf(rank, m, alpha) <= delta else rank
 

@@ -1,13 +1,10 @@
-"""Confidence intervals that hold for any number of samples: of means, shares and quantiles."""
+"""Confidence intervals that hold at one number of samples, whatever it is: of means, shares and quantiles."""
 
+import functools
 import math
 from typing import NamedTuple
 
-import torch
-from scipy.stats import beta, binom
-from torch import Tensor
-
-from ..checks import check_level, check_vector
+from ..checks import check_level
 
 
 class Interval(NamedTuple):
@@ -29,25 +26,11 @@ def dkw_radius(m: int, eta: float) -> float:
     return hoeffding_radius(m, check_level(eta, "eta"))
 
 
-def hoeffding_interval(values: Tensor, low: float, high: float, delta: float) -> Interval:
-    """``mean +- (high - low) sqrt(log(2 / delta) / (2 n))``, cut to ``[low, high]``."""
-    mean = _mean_in_range(values, low, high)
-    return _within(mean, hoeffding_radius(len(values), delta, high - low), low, high, delta)
-
-
-def bernstein_interval(values: Tensor, low: float, high: float, delta: float) -> Interval:
-    """Empirical Bernstein interval (Maurer and Pontil, 2009), two-sided, cut to ``[low, high]``.
-
-    ``mean +- sqrt(2 V log(4 / delta) / n) + 7 (high - low) log(4 / delta) / (3 (n - 1))`` with V the sample variance:
-    much shorter than Hoeffding's when the values hardly vary.
-    """
-    mean = _mean_in_range(values, low, high)
-    variance = float(values.double().var(correction=1)) if len(values) > 1 else math.nan
-    return _within(mean, bernstein_radius(len(values), delta, variance, high - low), low, high, delta)
-
-
 def bernstein_radius(n: int, delta: float, variance: float, width: float) -> float:
-    """Radius of `bernstein_interval` from the sample variance V and the range's width; infinite for n = 1."""
+    """``sqrt(2 V log(4 / delta) / n) + 7 width log(4 / delta) / (3 (n - 1))``: two-sided (Maurer and Pontil, 2009).
+
+    With the sample variance V it is much shorter than Hoeffding's when the values hardly vary; infinite for n = 1.
+    """
     check_size(n, "n")
     log_term = math.log(4 / check_level(delta, "delta"))
     return math.inf if n < 2 else math.sqrt(2 * variance * log_term / n) + 7 * width * log_term / (3 * (n - 1))
@@ -68,12 +51,15 @@ def proportion_interval(count: int, n: int, delta: float) -> Interval:
     >>> round(proportion_interval(0, 100, 0.05).upper, 4)
     0.0362
     """
+    from scipy.stats import beta
+
     check_size(n, "n")
     tail = check_level(delta, "delta") / 2
     lower = float(beta.ppf(tail, count, n - count + 1)) if count > 0 else 0.0
     return Interval(lower, float(beta.ppf(1 - tail, count + 1, n - count)) if count < n else 1.0, 1 - delta)
 
 
+@functools.cache
 def quantile_ranks(n: int, q: float, delta: float) -> tuple[int, int]:
     """Ranks ``l <= u`` with ``P(x_(l) <= Quantile_q <= x_(u)) >= 1 - delta`` for any distribution of n values.
 
@@ -84,6 +70,8 @@ def quantile_ranks(n: int, q: float, delta: float) -> tuple[int, int]:
     >>> quantile_ranks(1000, 0.99, 0.05)
     (983, 997)
     """
+    from scipy.stats import binom
+
     check_size(n, "n")
     tail = check_level(delta, "delta") / 2
     lower = int(binom.ppf(tail, n, check_level(q, "q")))
@@ -92,19 +80,6 @@ def quantile_ranks(n: int, q: float, delta: float) -> tuple[int, int]:
 
 def _within(mean: float, radius: float, low: float, high: float, delta: float) -> Interval:
     return Interval(max(low, mean - radius), min(high, mean + radius), 1 - delta)
-
-
-def _mean_in_range(values: Tensor, low: float, high: float) -> float:
-    check_vector(values, "values")
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"[low, high] = [{low:g}, {high:g}] must be a finite range: bound the loss")
-    slack = 1e-5 * max(1.0, abs(low), abs(high))
-    least, most = torch.aminmax(values)
-    if float(least) < low - slack or float(most) > high + slack:
-        raise ValueError(
-            f"values lie in [{float(least):g}, {float(most):g}], outside [{low:g}, {high:g}]: widen the range"
-        )
-    return float(values.double().mean())
 
 
 def check_size(n: int, name: str) -> None:

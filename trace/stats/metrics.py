@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import spearmanr
-from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 Values = ArrayLike | Tensor
@@ -33,6 +31,8 @@ def spearman(score: Values, target: Values) -> Metric:
     >>> round(spearman([1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 40.0, 30.0]).value, 4)
     0.8
     """
+    from scipy.stats import spearmanr
+
     x, y = vectors({"score": score, "target": target})
     if len(x) < 3:
         return Metric(math.nan, f"a rank correlation needs at least 3 points, got {len(x)}")
@@ -51,6 +51,8 @@ def auroc(score: Values, harmful: Values) -> Metric:
     0.75
     """
     x, y = _labelled(score, harmful)
+    from sklearn.metrics import roc_auc_score
+
     return _one_class(y) or Metric(float(roc_auc_score(y, x)))
 
 
@@ -63,6 +65,8 @@ def auprc(score: Values, harmful: Values) -> Metric:
     0.8333
     """
     x, y = _labelled(score, harmful)
+    from sklearn.metrics import average_precision_score
+
     return _one_class(y) or Metric(float(average_precision_score(y, x)))
 
 

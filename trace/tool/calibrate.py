@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Find the threshold, write it, and say what it promises; the exit code is 0."""
-    check_outputs({"--out": arguments.out})
+    check_outputs({"--out": arguments.out}, [Path(arguments.past)])
     past = read_past(Path(arguments.past))
     found = calibrate_threshold(
         past,

@@ -8,6 +8,8 @@ import argparse
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -15,21 +17,29 @@ from torch import Generator, Tensor, nn
 
 from ..checks import check_labels
 from ..diagnostic import Diagnostic, diagnose
-from ..estimators.sinkhorn import SelfTransport
 from ..evidence import Known, Update, View, shared_self
 from ..features import extract_with_outputs, identity
-from ..gate.verdict import Verdict
-from ..io.errors import UserError
-from ..io.models import AnyModel, SavedOutputs, load_model
+from ..gate.policy import Verdict
+from ..hardware import doubled, wide
+from ..io.checksum import sha256
+from ..io.errors import UserError, explain
+from ..io.extension import digests, extends
+from ..io.models import NamedModel, SavedOutputs, load_model
 from ..io.rows import Part
+from ..io.writing import read_json
 from ..losses import Loss
-from ..sample import Sample
 from ..settings import Settings
 from ..stats.conformal import PastUpdate
 from .options import device_from, loss_from, settings_from
-from .samples import Loader, Parts, Scaling
-from .stages import Stages, summed
+from .record import model_digests
+from .samples import Loader, Parts, Scaling, Unscaled
+from .stages import Stages
 
+FORMAT = "trace-diagnostic/1"
+"""Of what `diagnose --json` writes."""
+
+_STORED = {"saved": "features", "logits": "logits"}
+"""Features that are read and not computed: their keys in a file."""
 _PROBABILITIES = "the outputs of {} look like probabilities, but the loss takes logits: save or return their logarithms"
 
 
@@ -38,23 +48,20 @@ class Case(NamedTuple):
 
     anchor: str
     diagnostic: Diagnostic
-    source: Sample
-    """The anchor's training inputs as loaded, with labels if any."""
-    target: Sample
-    source_features: Tensor
-    target_features: Tensor
-    """h of both samples, ``[n, k]`` and ``[m, k]``."""
-    source_logits: tuple[Tensor, Tensor] | None
-    target_logits: tuple[Tensor, Tensor]
-    """Q and Q~ on each sample, ``[n, C]`` and ``[m, C]``; on the source only for a page, which shows its rows."""
-    names: tuple[list[str], list[str]]
-    """What to call the rows of source and target: file names, or row numbers."""
+    material: dict[str, Any]
+    """What a page shows beside it, as arguments of `trace.report.page.report_case`; empty where none is asked for."""
     seconds: dict[str, float]
     """By stage; what all anchors share is in each."""
-    classes: tuple[str, ...] = ()
-    """Names by output; none where only their numbers are known."""
     notes: tuple[str, ...] = ()
     """What was decided or noticed on the way, a sentence each."""
+    cautions: tuple[str, ...] = ()
+    """What would make the numbers wrong, and what asking again costs; among the notes too."""
+    rows: Mapping[str, Any] = MappingProxyType({})
+    """Digests of the held-out rows, see `trace.io.extension`."""
+    look: int = 1
+    """Which draw of fresh rows these are."""
+    files: Mapping[str, str] = MappingProxyType({})
+    """SHA-256 of the models and samples of all cases."""
 
 
 class Question(NamedTuple):
@@ -65,25 +72,18 @@ class Question(NamedTuple):
     """Names by output; empty where only their numbers are known."""
     settings: Settings
     features: str
-    """``identity``, ``saved``, or a submodule of the old model."""
+    """``identity``, ``saved``, ``logits``, or a submodule of the old model."""
     unit_features: bool
     gradients: str
     """``inputs`` or ``features``: where sensitivities are taken."""
     scale_columns: bool
     """Measure inputs in units of each column's standard deviation in the sources."""
+    columns: tuple[str, ...]
+    """Names of a table's inputs; empty for others."""
     page: bool
     """Keep what a page shows beside the diagnostic."""
     scale_epsilon: bool
     """Multiply the settings' epsilon by the total variance of the source's features, unless they are of unit length."""
-
-
-class Prepared(NamedTuple):
-    """An update and the views of all samples, ready to be measured."""
-
-    update: Update
-    views: dict[str, dict[str, View]]
-    """Of every anchor, by the names that `trace.diagnose` has for its samples; those of the target are shared."""
-    notes: list[str]
 
 
 def cases(arguments: argparse.Namespace) -> list[Case]:
@@ -97,18 +97,22 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
     settings = settings_from(arguments.settings, batch_size=arguments.batch_size)
     generator = torch.Generator().manual_seed(arguments.seed)
     with stages("models"):
-        models = (
-            load_model(arguments.model, "--model", trust=arguments.trust, device=device),
-            load_model(arguments.new_model, "--new-model", trust=arguments.trust, device=device),
-        )
+        models = load_models(arguments, device)
     with stages("data"):
-        loader = Loader(arguments, models, classification=loss.classification, device=device, generator=generator)
+        loader = Loader(
+            arguments,
+            models,
+            classification=loss.classification,
+            device=device,
+            generator=generator,
+            progress=stages.progress,
+        )
         anchors, targets = loader.samples()
     classes = loader.classes or ()
-    features = arguments.features or ("identity" if loader.has_inputs else "saved")
-    if arguments.scale == "columns" and features == "saved":
+    features = arguments.features or loader.default_features()
+    if arguments.scale == "columns" and features in _STORED:
         raise UserError("--scale columns changes inputs, but the shift is measured in saved features: save them scaled")
-    if arguments.gradients == "features" and features in ("identity", "saved"):
+    if arguments.gradients == "features" and features in ("identity", *_STORED):
         raise UserError("--gradients features needs --features SUBMODULE, where they are taken: name one of the models")
     question = Question(
         loss=loss,
@@ -118,68 +122,131 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
         unit_features=arguments.unit_features,
         gradients=arguments.gradients,
         scale_columns=arguments.scale == "columns" or (arguments.scale == "auto" and loader.tables),
+        columns=(loader.columns or ()) if loader.tables else (),
         page=bool(arguments.html),
         scale_epsilon=not arguments.unit_features and not any(s.startswith("epsilon=") for s in arguments.settings),
     )
-    found = measure(models, anchors, targets, question, generator=generator, stages=stages)
-    return [case._replace(notes=(*loader.notes, *case.notes)) for case in found]
+    looks = {name: look_at({**parts, **targets}, name, arguments.previous) for name, parts in anchors.items()}
+    found = measure(models, anchors, targets, question, faults=loader.faults, generator=generator, stages=stages)
+    files = {**model_digests(models), **loader.files}
+    return [
+        case._replace(
+            notes=(*loader.notes, *looks[case.anchor].notes, *case.notes),
+            cautions=(*looks[case.anchor].notes, *case.cautions),
+            rows=digests({**anchors[case.anchor], **targets}),
+            look=looks[case.anchor].number,
+            files=files,
+        )
+        for case in found
+    ]
+
+
+def load_models(arguments: argparse.Namespace, device: torch.device) -> tuple[NamedModel, NamedModel]:
+    """The two models that the options name; one where both names mean the same."""
+    how: dict[str, Any] = {"trust": arguments.trust, "device": device, "arch": arguments.arch}
+    old = load_model(arguments.model, "--model", **how)
+    same = _same(arguments.model, arguments.new_model)
+    models = (old, old if same else load_model(arguments.new_model, "--new-model", **how))
+    if arguments.arch is not None and all(model.arch is None for model in models):
+        raise UserError("--arch is for models that are state dicts, and neither is one: leave it out")
+    return models
+
+
+class Look(NamedTuple):
+    """Which draw of fresh rows this is, and what to say of it."""
+
+    number: int
+    notes: tuple[str, ...] = ()
+
+
+def look_at(parts: Parts, anchor: str, previous: str | None) -> Look:
+    """Whether held-out rows extend those of an earlier diagnostic, or were drawn afresh."""
+    if previous is None:
+        return Look(1)
+    record = read_json(Path(previous), FORMAT, "diagnose --json", seal=True)
+    with explain(f"{previous} is damaged", "make it again with diagnose --json", KeyError, TypeError, ValueError):
+        earlier, number = record["rows"], int(record["look"])
+        if anchor not in earlier:
+            return Look(1, (f"{previous} is about other anchors than {anchor}",))
+        if extends(parts, earlier[anchor]):
+            return Look(
+                number, (f"the held-out rows begin with those of {previous}: asking again costs no confidence",)
+            )
+    note = (
+        f"the held-out rows do not begin with those of {previous}: draw {number + 1} of fresh rows, which spends error"
+    )
+    return Look(number + 1, (f"{note} of its own; put new rows after the earlier ones",))
+
+
+def _same(model: str | None, new_model: str | None) -> bool:
+    """Whether two names mean one model: the same text, or files of the same bytes."""
+    if model is None or new_model is None:
+        return False
+    files = Path(model), Path(new_model)
+    return model == new_model or (all(f.is_file() for f in files) and sha256(files[0]) == sha256(files[1]))
 
 
 def measure(
-    models: tuple[AnyModel, AnyModel],
+    models: tuple[NamedModel, NamedModel],
     anchors: Mapping[str, Parts],
     targets: Parts,
     question: Question,
     *,
+    faults: Mapping[str, Mapping[str, str]],
     generator: Generator,
     stages: Stages,
 ) -> list[Case]:
-    """One case per anchor, each what it is without the others: columns have the units of their own source."""
+    """One case per anchor, each what it is without the others: columns have the units of their own source.
+
+    ``faults`` says by anchor which samples do not count as held out, and why.
+    """
     before, found = dict(stages.seconds), []
     groups = [{name: parts} for name, parts in anchors.items()] if question.scale_columns else [anchors]
     for group in groups:
         stages.seconds = dict(before)
-        prepared = prepare(models, group, targets, question, stages)
-        target_self = _target_self(prepared, question, stages) if len(group) > 1 else None
+        update, views, notes = prepare(models, group, targets, question, stages)
+        target_self = None
+        if len(group) > 1 and not question.scale_epsilon:  # anchors share it where they share epsilon
+            with stages("shift"):
+                target_self = shared_self(next(iter(views.values()))["target"].features, question.settings)
         shared = dict(stages.seconds)
         for anchor, parts in group.items():
+            stages.seconds = dict(shared)
             try:
-                case = _case(prepared, anchor, {**parts, **targets}, target_self, question, generator)
+                known = Known(
+                    views=views[anchor],
+                    target_self=target_self,
+                    classes=question.classes,
+                    faults=faults[anchor],
+                    stage=stages,
+                )
+                case = _case(anchor, {**parts, **targets}, update, known, question, generator, stages)
+                found.append(case._replace(notes=(*notes, *case.notes)))
             except ValueError as error:
                 if len(anchors) == 1:
                     raise
                 raise UserError(f"anchor {anchor}: {error}") from error
-            found.append(case._replace(seconds=summed(shared, case.seconds)))
     return found
 
 
-def _target_self(prepared: Prepared, question: Question, stages: Stages) -> SelfTransport | None:
-    """The target's own transport problem, which anchors share where they share epsilon."""
-    if question.scale_epsilon:
-        return None
-    with stages("shift"):
-        return shared_self(next(iter(prepared.views.values()))["target"].features, question.settings)
-
-
 def _case(
-    prepared: Prepared,
     anchor: str,
     parts: Parts,
-    target_self: SelfTransport | None,
+    update: Update,
+    known: Known,
     question: Question,
     generator: Generator,
+    stages: Stages,
 ) -> Case:
     """The case of one anchor, with the library's warnings as notes."""
-    update, views, stages, notes = prepared.update, prepared.views[anchor], Stages(), list(prepared.notes)
-    source = views["source"]
-    settings = question.settings
+    source, target = known.views["source"], known.views["target"]
+    settings, notes = question.settings, list[str]()
     if question.scale_epsilon:
         with stages("features"):
-            settings, noted = with_epsilon(settings, source.features)
-        notes += noted
+            settings, notes = with_epsilon(settings, source.features)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        samples: dict[str, Any] = {name: view.sample for name, view in views.items()}
+        samples: dict[str, Any] = {name: view.sample for name, view in known.views.items()}
         diagnostic = diagnose(
             *update.models,
             **samples,
@@ -188,34 +255,59 @@ def _case(
             gradient_at=update.gradient_at,
             settings=settings,
             generator=generator,
-            known=Known(views=views, target_self=target_self, stage=stages),
+            known=known,
         )
         with stages("outputs"):
-            on_source = (source.outputs, source.new_outputs) if question.page else None
+            material: dict[str, Any] = (
+                {
+                    "source": parts["source"].sample,
+                    "target": parts["target"].sample,
+                    "source_features": source.features,
+                    "target_features": target.features,
+                    "source_logits": (source.outputs, source.new_outputs),
+                    "target_logits": (target.outputs, target.new_outputs),
+                    "names": (parts["source"].names, parts["target"].names),
+                    "classes": question.classes,
+                    "held_out": _held_out_rows(parts, known),
+                    "columns": question.columns,
+                }
+                if question.page
+                else {}
+            )
+    cautions = tuple(probability_notes(update.names, (target.outputs, target.new_outputs)))
     return Case(
         anchor=anchor,
         diagnostic=diagnostic,
-        source=parts["source"].sample,
-        target=parts["target"].sample,
-        source_features=source.features,
-        target_features=views["target"].features,
-        source_logits=on_source,
-        target_logits=(views["target"].outputs, views["target"].new_outputs),
-        names=(parts["source"].names, parts["target"].names),
+        material=material,
         seconds=stages.seconds,
-        classes=question.classes,
-        notes=(*notes, *dict.fromkeys(str(warning.message) for warning in caught)),
+        notes=(*notes, *dict.fromkeys(str(warning.message) for warning in caught), *cautions),
+        cautions=cautions,
     )
 
 
+def _held_out_rows(parts: Parts, known: Known) -> Any:
+    """Those that both models are compared on, as `AnchorRows`: labelled ones first, as in the diagnostic."""
+    from ..report.case import AnchorRows  # seconds to import
+
+    here = [name for name in ("anchor_test", "source_val") if name in parts and not (known.faults or {}).get(name)]
+    named = next((name for name in here if parts[name].sample.y is not None), here[-1] if here else "")
+    if not named:
+        return None
+    view = known.views[named]
+    return AnchorRows(parts[named].sample, (view.outputs, view.new_outputs), parts[named].names)
+
+
 def prepare(
-    models: tuple[AnyModel, AnyModel],
+    models: tuple[NamedModel, NamedModel],
     anchors: Mapping[str, Parts],
     targets: Parts,
     question: Question,
     stages: Stages,
-) -> Prepared:
-    """Settle everything that anchors share."""
+) -> tuple[Update, dict[str, dict[str, View]], list[str]]:
+    """Settle everything that anchors share: the update, every anchor's views of all its samples, and notes.
+
+    Views have the names of `trace.diagnose`'s arguments; those of the target are shared.
+    """
     q, notes = question, []
     _check_alike([part for parts in (targets, *anchors.values()) for part in parts.values()])
     at = (models[0].layer(q.features), models[1].layer(q.features)) if q.gradients == "features" else None
@@ -226,7 +318,8 @@ def prepare(
             {name: scaling.scale(part) for name, part in parts.items()} for parts in (targets, *anchors.values())
         )
         anchors = dict(zip(anchors, scaled, strict=True))
-        run = (scaling.undo_before(models[0]), scaling.undo_before(models[1]))
+        old = Unscaled(models[0], scaling)
+        run = (old, old if models[0] is models[1] else Unscaled(models[1], scaling))
         notes.append("columns count in units of their standard deviation in the source; --scale none keeps their own")
     target = targets["target"]
     if q.features == "identity" and target.sample.x.ndim > 2:
@@ -242,7 +335,7 @@ def prepare(
         names=("--model", "--new-model"),
     )
     with stages("outputs"):
-        layer = models[0].layer(q.features) if q.features not in ("identity", "saved") else None
+        layer = models[0].layer(q.features) if q.features not in ("identity", *_STORED) else None
 
         def views(parts: Parts) -> dict[str, View]:
             return {
@@ -256,12 +349,11 @@ def prepare(
         widths = [z.shape[1] for z in outputs]
         if widths[0] != widths[1]:
             raise UserError(f"--model has {widths[0]} outputs, --new-model {widths[1]}: compare models of one task")
-        _check_classes(q, widths[0])
+        check_classes(q.loss, q.classes, widths[0])
         if q.loss.classification:
             for parts in (targets, *anchors.values()):
                 _check_labels(parts, widths[0])
-        notes += [_PROBABILITIES.format(n) for n, z in zip(update.names, outputs, strict=True) if _sums_to_one(z)]
-    return Prepared(update, {name: {**own, **on_target} for name, own in on_anchors.items()}, notes)
+    return update, {name: {**own, **on_target} for name, own in on_anchors.items()}, notes
 
 
 def with_epsilon(settings: Settings, u: Tensor) -> tuple[Settings, list[str]]:
@@ -278,8 +370,8 @@ def with_epsilon(settings: Settings, u: Tensor) -> tuple[Settings, list[str]]:
 
 def _total_variance(u: Tensor, rows: int = 1024) -> float:
     """Sum over columns of the variance, in float64, a few rows at a time."""
-    mean = u.mean(dim=0, dtype=torch.float64)
-    return sum(float((part.double() - mean).square().sum()) for part in u.split(rows)) / len(u)
+    mean = u.mean(dim=0, dtype=wide(u.device))
+    return sum(float((part.to(mean.dtype) - mean).square().sum()) for part in u.split(rows)) / len(u)
 
 
 def _of_length(u: Tensor, q: Question) -> Tensor:
@@ -287,27 +379,39 @@ def _of_length(u: Tensor, q: Question) -> Tensor:
 
 
 def _known(
-    part: Part, models: tuple[AnyModel, AnyModel], old: nn.Module, layer: nn.Module | None, q: Question, *, like: Part
+    part: Part,
+    models: tuple[NamedModel, NamedModel],
+    old: nn.Module,
+    layer: nn.Module | None,
+    q: Question,
+    *,
+    like: Part,
 ) -> dict[str, Tensor]:
     """What was saved of a part; features at a submodule come from the same pass as the old model's outputs."""
     known = {
-        name: _saved(part, key, f"no {model.option}", like=like)
+        name: _saved(part, key, f"must be there without {model.name}", like=like)
         for model, name, key in zip(models, ("outputs", "new_outputs"), ("logits", "new_logits"), strict=True)
         if isinstance(model, SavedOutputs)
     }
-    if q.features == "saved":
-        known["features"] = _of_length(_saved(part, "features", "--features saved"), q)
+    if (key := _STORED.get(q.features)) is not None:
+        known["features"] = _of_length(_saved(part, key, f"--features {q.features} needs"), q)
     elif layer is not None:
         u, known["outputs"] = extract_with_outputs(old, layer, part.sample.x, batch_size=q.settings.batch_size)
         known["features"] = _of_length(u, q)
     return known
 
 
-def _check_classes(q: Question, num_outputs: int) -> None:
-    if q.loss.classification and q.classes and len(q.classes) != num_outputs:
-        shown = ", ".join(q.classes[:6]) + (", ..." if len(q.classes) > 6 else "")
+def probability_notes(names: Sequence[str], outputs: Sequence[Tensor]) -> list[str]:
+    """Which models' outputs look like probabilities, a sentence each."""
+    return [_PROBABILITIES.format(name) for name, z in zip(names, outputs, strict=True) if _sums_to_one(z)]
+
+
+def check_classes(loss: Loss, classes: Sequence[str], num_outputs: int) -> None:
+    """As many names as outputs, where there are any."""
+    if loss.classification and classes and len(classes) != num_outputs:
+        shown = ", ".join(classes[:6]) + (", ..." if len(classes) > 6 else "")
         raise UserError(
-            f"there are {len(q.classes)} classes ({shown}) and {num_outputs} outputs: list a name for every output, in "
+            f"there are {len(classes)} classes ({shown}) and {num_outputs} outputs: list a name for every output, in "
             "their order, with --classes"
         )
 
@@ -335,7 +439,7 @@ def _check_alike(parts: Sequence[Part]) -> None:
 
 def _saved(part: Part, key: str, why: str, like: Part | None = None) -> Tensor:
     if key not in part.saved:
-        raise UserError(f"{part.origin} holds no {key}, which {why} needs: save it there with one row per sample")
+        raise UserError(f"{part.origin} holds no {key}, which {why}: save it there with one row per sample")
     widths = [p.saved[key].shape[1] for p in (part, like or part)]
     if like is not None and widths[0] != widths[1]:
         raise UserError(
@@ -346,7 +450,7 @@ def _saved(part: Part, key: str, why: str, like: Part | None = None) -> Tensor:
 
 def _sums_to_one(outputs: Tensor) -> bool:
     """Whether every row is a distribution over at least two classes."""
-    sums = outputs.double().sum(dim=1)
+    sums = doubled(outputs).sum(dim=1)
     return outputs.shape[1] > 1 and bool((outputs >= 0).all()) and bool(((sums - 1).abs() < 1e-4).all())
 
 
@@ -363,10 +467,12 @@ def page(
     from ..report.page import report_case, to_html  # seconds to import
 
     generator = torch.Generator().manual_seed(getattr(arguments, "seed", 0))
-    shown = []
-    for case in found:
-        material = {name: value for name, value in case._asdict().items() if name not in ("seconds", "notes")}
-        shown.append(report_case(**material, generator=generator)._replace(notes=case.notes if verdict is None else ()))
+    shown = [
+        report_case(case.anchor, case.diagnostic, **case.material, generator=generator)._replace(
+            notes=case.notes if verdict is None else ()
+        )
+        for case in found
+    ]
     return to_html(
         shown, verdict=verdict, past=past, harm_above=harm_above, title=title, about=_about(found, arguments)
     )

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..escaping import one_line
 from ..io.errors import first_line
 
-COMMANDS = ("diagnose", "gate", "calibrate")
+COMMANDS = ("diagnose", "gate", "calibrate", "label")
 """Each is a module beside this one: ``SUMMARY``, ``add_arguments(parser)``, ``main(arguments) -> exit code``."""
 
 FAILED = 3
-"""Exit code of every error; 0, 1 and 2 are the gate's answers."""
+"""Exit code of every error; 0, 1 and 2 are the answers of `gate` and `label`."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         subparsers.choices[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
-        return int(importlib.import_module(_path(arguments.command)).main(arguments))
+        return int(arguments.main(arguments))
     except SystemExit as leaving:  # its code must not pass for an answer of the gate
         said = f"a model's code called sys.exit({leaving.code!r})"
     except KeyboardInterrupt:
@@ -47,12 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.debug:
             raise
         said = _sentence(error)
-    print(f"{parser.prog} {arguments.command}: {said}", file=sys.stderr)
+    print(f"{parser.prog} {arguments.command}: {one_line(said)}", file=sys.stderr)
     return FAILED
 
 
 def _add(subparsers: Any, command: str) -> None:
-    module = importlib.import_module(_path(command))
+    module = importlib.import_module(f"{__package__}.{command}")
     parser = subparsers.add_parser(
         command,
         help=module.SUMMARY,
@@ -61,10 +62,7 @@ def _add(subparsers: Any, command: str) -> None:
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     module.add_arguments(parser)
-
-
-def _path(command: str) -> str:
-    return f"{__package__}.{command}"
+    parser.set_defaults(main=module.main)
 
 
 def _program() -> str:

@@ -2,32 +2,41 @@
 
 import argparse
 import dataclasses
-import difflib
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..io.data import FORMATS as DATA
-from ..io.errors import UserError
+from ..io.errors import UserError, suggestion
 from ..io.models import FORMATS as MODELS
 from ..io.writing import write_output
 from ..losses import ClippedCrossEntropy, Loss, SquaredError
 from ..scores import GATE_SCORES
 from ..settings import Settings
 
+FORMS = ("json", "markdown", "html", "junit")
+"""Of an answer, each an option."""
 _LOSSES = "cross-entropy[:CLIP] or squared-error[:LIMIT]"
 
 
-def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """All options that name models and data; ``required``: samples must be given."""
+def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True, only: Collection[str] = ()) -> None:
+    """All options that name models and data, or ``only`` some of them; ``required``: samples must be given."""
     groups: dict[tuple[str, str | None], dict[str, dict[str, Any]]] = {
         ("models", f"each is {MODELS}"): {
             "--model": {"metavar": "MODEL", "help": "the old model Q; without it, `logits` saved in the data files"},
             "--new-model": {"metavar": "MODEL", "help": "the new model Q~; without it, `new_logits` saved there"},
-            "--trust": {"action": "store_true", "help": "run the code that a model file brings (pickle, .pt2, ...)"},
+            "--arch": {
+                "metavar": "MODULE:FUNCTION",
+                "help": "what makes the network of a model that is a state dict; it is code and needs --trust",
+            },
+            "--trust": {
+                "action": "store_true",
+                "help": "run the code that a model file brings (TorchScript, torch.export, pickle, ...)",
+            },
         },
         ("samples", f"each is {DATA}; NAME= only where there are several anchors"): {
             "--source": {
@@ -56,8 +65,26 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
                 "help": "labelled anchor data, for the true change of the risk",
             },
             "--label": {"metavar": "COLUMN", "help": "label column of tables (default: label, y or target)"},
+            "--group": {
+                "metavar": "COLUMN",
+                "help": "column of tables that says what a row belongs to (arrays: `group`): the worst group is judged",
+            },
+            "--id": {
+                "metavar": "COLUMN",
+                "help": "column of tables that says which row is which (arrays: key `id`), to tell held-out rows from "
+                "training rows; it is no input",
+            },
+            "--previous": {
+                "metavar": "FILE",
+                "help": "of an earlier `diagnose --json` on this update: where the held-out rows begin with those of "
+                "then, asking again costs no confidence",
+            },
             "--classes": {"metavar": "A,B,...", "help": "class names in the order of the outputs, for labels by name"},
-            "--limit": {"type": whole, "metavar": "N", "help": "at most N rows of each sample, drawn with the seed"},
+            "--limit": {
+                "type": whole,
+                "metavar": "N",
+                "help": "at most N rows of each sample, drawn with the seed (default: 10000 of a training sample)",
+            },
             "--image-size": {
                 "type": whole,
                 "metavar": "N",
@@ -78,7 +105,7 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
             "--features": {
                 "metavar": "H",
                 "help": "where the shift is measured: identity (the inputs, default), a "
-                "submodule of the old model such as layer4, or saved (key `features`)",
+                "submodule of the old model such as layer4, saved (key `features`) or logits (its saved outputs)",
             },
             "--unit-features": {
                 "action": "store_true",
@@ -102,7 +129,7 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
                 "dest": "settings",
                 "help": "a setting such as q=0.95 or distance=wasserstein1; repeat for several",
             },
-            "--device": {"default": "cpu", "help": "cpu (default), cuda, cuda:1; one that computes in float64"},
+            "--device": {"default": "cpu", "help": "cpu (default), cuda, cuda:1, mps"},
             "--batch-size": {
                 "type": whole,
                 "default": 1024,
@@ -115,14 +142,34 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
     for (title, description), options in groups.items():
         group = parser.add_argument_group(title, description)
         for flag, settings in options.items():
-            group.add_argument(flag, **settings)
+            if not only or flag in only:
+                group.add_argument(flag, **settings)
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, *, json: str, markdown: str, html: str) -> None:
-    """Where the forms of an answer go; each argument says what its form is for."""
+def add_output_arguments(parser: argparse.ArgumentParser, **forms: str) -> None:
+    """Where the forms of an answer go, ``--json`` and others; each argument says what its form is for."""
     out = parser.add_argument_group("output", "- is the standard output, in place of the text")
-    for form, meaning in {"json": json, "markdown": markdown, "html": html}.items():
+    for form, meaning in forms.items():
         out.add_argument(f"--{form}", metavar="FILE", help=meaning)
+    out.add_argument("--verbose", action="store_true", help="print everything, not the answer in a few lines alone")
+
+
+def outputs_of(arguments: argparse.Namespace) -> dict[str, str | None]:
+    """What the options of `add_output_arguments` name, by option."""
+    return {f"--{form}": getattr(arguments, form) for form in FORMS if hasattr(arguments, form)}
+
+
+def input_paths(arguments: argparse.Namespace) -> list[Path]:
+    """All files and folders that a command reads, as far as its options name them."""
+    texts = [getattr(arguments, name, None) for name in ("policy", "diagnostic", "previous", "target", "target_val")]
+    for name in ("model", "new_model", "arch"):
+        if spec := getattr(arguments, name, None):
+            module = [f"{spec.partition(':')[0].replace('.', '/')}.py"] if ":" in spec else []
+            texts += [spec, spec.partition("@")[2], *module]
+    for name in ("source", "source_val", "anchor_test", "labels"):
+        for text in getattr(arguments, name, None) or []:
+            texts += [text, text.partition("=")[2]]
+    return [Path(text) for text in texts if text]
 
 
 def write_forms(arguments: argparse.Namespace, text: Callable[[], str], **forms: Callable[[], str]) -> None:
@@ -169,7 +216,7 @@ def named_paths(texts: list[str], option: str, default: str) -> dict[str, str]:
     """
     paths: dict[str, str] = {}
     for text in texts:
-        match = None if Path(text).exists() else re.fullmatch(r"([\w.-]+)=(.+)", text)
+        match = None if os.path.exists(text) else re.fullmatch(r"([\w.-]+)=(.+)", text)
         name, path = (match[1], match[2]) if match else (default, text)
         if name in paths:
             raise UserError(f"{option} names {name!r} twice: give every anchor its own name, {option} NAME=PATH")
@@ -209,8 +256,7 @@ def settings_from(pairs: list[str], *, batch_size: int) -> Settings:
     for pair in pairs:
         key, found, text = pair.partition("=")
         if not found or key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(fields)}"
+            hint = suggestion(key, fields, f"known are {', '.join(fields)}", cutoff=0.6)
             raise UserError(f"--set {pair}: there is no setting {key!r}, {hint} (--set KEY=VALUE)")
         values[key] = _value(text, fields[key], pair)
     return Settings(**values)
@@ -222,18 +268,18 @@ def _value(text: str, field: dataclasses.Field[Any], pair: str) -> Any:
         return None
     if "float" not in kind and "int" not in kind:
         return text
+    parse, wanted = (int, "a whole number") if kind.startswith("int") else (float, "a number")
     try:
-        return int(text) if kind.startswith("int") else float(text)
+        return parse(text)
     except ValueError:
-        wanted = "a whole number" if kind.startswith("int") else "a number"
-        raise UserError(f"--set {pair}: {field.name} must be {wanted}, got {text!r}") from None
+        raise UserError(f"--set {pair[:80]}: {field.name} must be {wanted}, got {text[:40]!r}") from None
 
 
 def device_from(name: str) -> torch.device:
-    """A device that is here and computes in float64."""
+    """A device that is here."""
     try:
         device = torch.device(name)
-        float(torch.ones(1, dtype=torch.float64, device=device).sum())  # mps has no float64, meta no values
+        float(torch.ones(1, device=device).sum())  # meta has no values
     except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(f"--device {name} is not available ({str(error).splitlines()[0]}): use cpu") from error
     return device

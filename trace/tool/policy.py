@@ -9,36 +9,64 @@ A policy is a YAML file:
     harm_above: 0.02                #   where a rise of the anchor's risk beyond this is harm,
     guarantee: conditional          #   in this sense (conditional, joint, or pac with a delta; see `calibrate`)
     calibration: calibration.json   # or take it from a file of `calibrate --out`
-    confidence: 0.95                # of all intervals together
+    confidence: 0.95                # of all intervals that decide, together
     min_source: 100                 # fewer samples decide nothing
     min_target: 100
     anchors: [photos, maps]         # must be there
+    labels: decide                  # labels may overrule scores that cannot tell harm from help (guard: they may not)
+    looks: 1                        # how often fresh rows may be drawn to ask again
 
-Only a threshold, or past with max_harmful_accepted, or a calibration is needed. Paths are relative to the policy.
+In place of score and threshold, any number of rules:
+
+    rules:
+      - {score: error_change, limit: 0.02, unlabelled: anchor_disagreement}
+      - {score: recall_drop, limit: 0.1, anchor: photos}
+      - {score: trace_w, limit: 5.0, role: advisory}
+
+A required rule decides, an advisory one is shown; `unlabelled` stands in on anchors without labels. A policy without
+threshold, past, calibration and rules has the default ones, on the mean and on the worst class. Paths are relative to
+the policy.
 """
 
 import csv
-import difflib
 import io
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..gate.policy import Policy
-from ..io.errors import UserError, explain, require
-from ..io.writing import read_json, read_text
+from ..gate.policy import LABELS, Policy, Rule
+from ..io.core_yaml import parse_yaml
+from ..io.errors import UserError, explain, suggestion
+from ..io.opened import read_bytes
+from ..io.writing import parse_json, read_json, read_text, text_of
 from ..scores import GATE_SCORES
 from ..stats.conformal import GUARANTEES, PastUpdate, ThresholdCalibration, calibrate_threshold
 
 CALIBRATION = "trace-calibration/1"
 """Format of what `calibrate --out` writes."""
 
+MOST_POLICY = 64 * 2**10
+
 _COLUMNS = PastUpdate._fields
-_NUMBERS = ("threshold", "max_harmful_accepted", "harm_above", "confidence", "delta")
-_COUNTS = ("min_source", "min_target")
-_WORDS = ("score", "past", "guarantee", "calibration")
-_KEYS = (*_NUMBERS, *_COUNTS, *_WORDS, "anchors")
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(
+        ("threshold", "max_harmful_accepted", "harm_above", "confidence", "delta"),
+        ((int, float), "a number such as 0.05"),
+    ),
+    **dict.fromkeys(("min_source", "min_target", "looks"), ((int,), "a whole number")),
+    **dict.fromkeys(("score", "past", "guarantee", "calibration", "labels"), ((str,), "text")),
+    "anchors": ((list,), "a list of names such as [photos, maps]"),
+    "rules": ((list,), "a list such as [{score: error_change, limit: 0.02}]"),
+    "files": ((dict,), "SHA-256 by name, such as {model: 3b1f...}"),
+}
+"""What every key of a policy may hold, and that in words."""
+_OF_RULE: dict[str, tuple[tuple[type, ...], str]] = {
+    "limit": ((int, float), "a number such as 0.05"),
+    **dict.fromkeys(("score", "unlabelled", "anchor", "role"), ((str,), "text")),
+}
+"""The same for a rule."""
+_ROLES = ("required", "advisory")
 _OF_CALIBRATION = ("max_harmful_accepted", "harm_above", "guarantee", "delta")
 
 
@@ -49,6 +77,12 @@ class LoadedPolicy(NamedTuple):
     past: tuple[PastUpdate, ...]
     harm_above: float = 0.0
     """The rise of the risk that was still no harm in the past."""
+    files: Mapping[str, str] = MappingProxyType({})
+    """SHA-256 of files that must be the diagnosed ones."""
+    sha256: str = ""
+    """Of the policy itself."""
+    read: tuple[Path, ...] = ()
+    """Files that it names."""
 
 
 def load_policy(path: str) -> LoadedPolicy:
@@ -59,43 +93,58 @@ def load_policy(path: str) -> LoadedPolicy:
             threshold, and too few past updates.
     """
     file = Path(path)
-    yaml = require("yaml", purpose="a policy")
-    text = read_text(file)
-    try:
-        keys = yaml.safe_load(text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        problem = " ".join(str(error).split())
-        raise UserError(f"{path} is not YAML ({problem}): write one `key: value` a line") from error
+    read = read_bytes(file, most=MOST_POLICY)
+    keys = parse_yaml(text_of(read), path, "write one `key: value` a line")
     if not isinstance(keys, dict):
-        raise UserError(f"{path} holds no keys: give it at least a threshold")
-    listed = [str(key.value) for key, _ in node.value]
-    if twice := next((key for key in listed if listed.count(key) > 1), ""):
-        raise UserError(f"{path} has the key {twice!r} twice: keep one of them")
+        raise UserError(f"{path} holds no keys: give it at least a threshold, or rules")
     _check(keys, path)
-    options = {key: keys[key] for key in ("score", "confidence", *_COUNTS) if key in keys}
+    plain = ("score", "confidence", "min_source", "min_target", "labels", "looks")
+    options = {key: keys[key] for key in plain if key in keys}
     anchors = tuple(keys.get("anchors", ()))
     try:
         threshold, promise, past, harm_above = _threshold(keys, file)
-        policy = Policy(threshold, **options, anchors=anchors, promise=promise)
+        rules = tuple(_rule(entry, number, path) for number, entry in enumerate(keys.get("rules", ()), start=1))
+        policy = Policy(threshold, **options, anchors=anchors, promise=promise, rules=rules)
     except UserError:
         raise
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
-    return LoadedPolicy(policy, past, harm_above)
+    named = tuple(file.parent / keys[key] for key in ("past", "calibration") if key in keys)
+    return LoadedPolicy(policy, past, harm_above, keys.get("files", {}), read.sha256, named)
 
 
-def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[PastUpdate, ...], float]:
-    """The threshold, what it promises, the updates behind it, and what counts as harm in them."""
-    given = [key for key in ("threshold", "past", "calibration") if key in keys]
-    if len(given) != 1:
+def _rule(entry: Any, number: int, path: str) -> Rule:
+    """One entry of ``rules``."""
+    where = f"{path}, rule {number}"
+    if not isinstance(entry, dict) or not {"score", "limit"} <= set(entry):
+        raise UserError(f"{where} needs a score and a limit, such as {{score: error_change, limit: 0.02}}")
+    _check_keys(entry, _OF_RULE, where)
+    _check_choice(entry, "role", _ROLES, where)
+    try:
+        return Rule(
+            entry["score"],
+            float(entry["limit"]),
+            anchor=entry.get("anchor", ""),
+            required=entry.get("role", "required") == "required",
+            unlabelled=entry.get("unlabelled", ""),
+        )
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+def _threshold(keys: dict[str, Any], file: Path) -> tuple[float | None, str, tuple[PastUpdate, ...], float]:
+    """The threshold if there is one, what it promises, the updates behind it, and what counts as harm in them."""
+    given = [key for key in ("threshold", "past", "calibration", "rules") if key in keys]
+    if len(given) > 1 or (not given and "score" in keys):
         raise UserError(
             f"{file} has {' and '.join(given) or 'no threshold'}: give one of threshold, past (with "
-            "max_harmful_accepted) and calibration"
+            "max_harmful_accepted), calibration and rules"
         )
     superfluous = [key for key in _OF_CALIBRATION if key in keys] if given != ["past"] else []
     if superfluous:
         raise UserError(f"{file} has {', '.join(superfluous)}, which only past uses: take it out, or give past")
+    if given in ([], ["rules"]):
+        return None, "", (), 0.0
     if given == ["threshold"]:
         return float(keys["threshold"]), "", (), 0.0
     if given == ["past"]:
@@ -112,25 +161,30 @@ def _threshold(keys: dict[str, Any], file: Path) -> tuple[float, str, tuple[Past
 
 
 def _check(keys: dict[str, Any], path: str) -> None:
+    _check_keys(keys, _KINDS, path)
+    files = keys.get("files", {})
+    for key, texts in (("anchors", keys.get("anchors", ())), ("files", [*files, *files.values()])):
+        if not all(isinstance(text, str) for text in texts):
+            raise UserError(f"{path}: {key} must be {_KINDS[key][1]}, got {keys[key]!r}")
+    for key, allowed in (("score", tuple(GATE_SCORES)), ("guarantee", GUARANTEES), ("labels", LABELS)):
+        _check_choice(keys, key, allowed, path)
+
+
+def _check_keys(keys: dict[str, Any], kinds: Mapping[str, tuple[tuple[type, ...], str]], path: str) -> None:
+    """Known keys, each with a value of its kind."""
     for key, value in keys.items():
-        if key not in _KEYS:
-            near = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.5)
-            remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KEYS)}"
+        if key not in kinds:
+            remedy = suggestion(str(key), kinds, f"known are {', '.join(kinds)}", cutoff=0.5)
             raise UserError(f"{path} has the unknown key {key!r}: {remedy}")
-        if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise UserError(f"{path}: {key} must be a number such as 0.05, got {value!r}")
-        if key in _COUNTS and (isinstance(value, bool) or not isinstance(value, int)):
-            raise UserError(f"{path}: {key} must be a whole number, got {value!r}")
-        if key in _WORDS and not isinstance(value, str):
-            raise UserError(f"{path}: {key} must be text, got {value!r}")
-    for key, allowed in (("score", tuple(GATE_SCORES)), ("guarantee", GUARANTEES)):
-        if key in keys and keys[key] not in allowed:
-            near = difflib.get_close_matches(keys[key], allowed, n=1, cutoff=0.5)
-            remedy = f"did you mean {near[0]}?" if near else f"use one of {', '.join(allowed)}"
-            raise UserError(f"{path}: {key} {keys[key]!r} is not known: {remedy}")
-    anchors = keys.get("anchors", [])
-    if not (isinstance(anchors, list) and all(isinstance(name, str) for name in anchors)):
-        raise UserError(f"{path}: anchors must be a list of names such as [photos, maps], got {anchors!r}")
+        types, wanted = kinds[key]
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise UserError(f"{path}: {key} must be {wanted}, got {value!r}")
+
+
+def _check_choice(keys: dict[str, Any], key: str, allowed: Sequence[str], path: str) -> None:
+    if key in keys and keys[key] not in allowed:
+        remedy = suggestion(keys[key], allowed, f"use one of {', '.join(allowed)}", cutoff=0.5)
+        raise UserError(f"{path}: {key} {keys[key]!r} is not known: {remedy}")
 
 
 class StoredCalibration(NamedTuple):
@@ -170,7 +224,8 @@ def calibration_record(stored: StoredCalibration) -> dict[str, Any]:
 def read_calibration(path: Path) -> StoredCalibration:
     """What `calibration_record` made."""
     record = read_json(path, CALIBRATION, "calibrate --out")
-    with explain(f"{path} is not complete", "make it again with calibrate --out", KeyError, TypeError, ValueError):
+    damage = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+    with explain(f"{path} is not complete", "make it again with calibrate --out", *damage):
         calibration = ThresholdCalibration(**{key: record[key] for key in ThresholdCalibration._fields})
         calibration.in_words()
         past = tuple(PastUpdate(u["name"], float(u["score"]), float(u["risk_change"])) for u in record["past"])
@@ -190,10 +245,7 @@ def _json_lines(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         where = f"{path}, line {number}"
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where}, is not JSON ({error}): write one object a line") from error
+        row = parse_json(line, f"{where},", "write one object a line")
         if absent := [name for name in _COLUMNS if not isinstance(row, dict) or name not in row]:
             raise UserError(f"{where}, has no {', '.join(absent)}: every update needs {', '.join(_COLUMNS)}")
         yield where, row

@@ -14,12 +14,19 @@ class Stages:
     A stage inside another one counts for itself alone.
     """
 
-    def __init__(self, *, progress: bool | None = None) -> None:
-        """``progress``: show the running stage on stderr; by default where that is a terminal."""
+    def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._progress = sys.stderr.isatty() if progress is None else progress
+        self._progress = sys.stderr.isatty()
         self._running: list[str] = []
         self._since = 0.0
+        self._percent = ""
+
+    def progress(self, share: float) -> None:
+        """Show how much of the running stage is done."""
+        percent = f" {min(share, 1.0):.0%}"
+        if percent != self._percent:
+            self._percent = percent
+            self._show()
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -35,6 +42,7 @@ class Stages:
 
     def _switch(self) -> None:
         """Book the time since the last switch on the stage that ran."""
+        self._percent = ""
         now = time.perf_counter()
         if self._running:
             name = self._running[-1]
@@ -43,14 +51,8 @@ class Stages:
 
     def _show(self) -> None:
         if self._progress:
-            text = f"{self._running[-1]} ..." if self._running else ""
+            text = f"{self._running[-1]} ...{self._percent}" if self._running else ""
             print(f"{_CLEAR}{text}", end="", file=sys.stderr, flush=True)
-
-
-def summed(*parts: Mapping[str, float]) -> dict[str, float]:
-    """Stages of several stopwatches as one."""
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
 
 
 def seconds_line(seconds: Mapping[str, float]) -> str:

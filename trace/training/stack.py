@@ -38,7 +38,10 @@ class Stack(nn.Module):
         weights: list[list[Tensor]] = []
         biases: list[list[Tensor]] = []
         for generator in generators:
-            drawn = [_uniform((n_in + 1, n_out), n_in, generator, dtype) for n_in, n_out in pairwise(sizes)]
+            drawn = [
+                (2 * torch.rand((n_in + 1, n_out), generator=generator, dtype=dtype) - 1) / math.sqrt(n_in)
+                for n_in, n_out in pairwise(sizes)
+            ]
             weights.append([layer[:-1] for layer in drawn])
             biases.append([layer[-1:] for layer in drawn])
         return cls(
@@ -76,9 +79,7 @@ class Stack(nn.Module):
         layers: list[nn.Module] = []
         for w, b in zip(self.weights, self.biases, strict=True):
             linear = skip_init(nn.Linear, w.shape[1], w.shape[2], dtype=w.dtype, device=w.device)
-            with torch.no_grad():
-                linear.weight.copy_(w[i].T)
-                linear.bias.copy_(b[i, 0])
+            linear.load_state_dict({"weight": w[i].T, "bias": b[i, 0]})
             layers += [linear, _LAYERS[self.activation]()]
         return nn.Sequential(*layers[:-1])
 
@@ -100,12 +101,6 @@ def sigmoid_twin(model: nn.Sequential) -> nn.Sequential:
         W, b = layer.weight.detach(), layer.bias.detach()
         twin = skip_init(nn.Linear, layer.in_features, layer.out_features, dtype=W.dtype, device=W.device)
         outer, inner = (1 if last else 2), (1 if first else 2)
-        with torch.no_grad():
-            twin.weight.copy_(outer * inner * W)
-            twin.bias.copy_(outer * (b if first else b - W.sum(dim=1)))
+        twin.load_state_dict({"weight": outer * inner * W, "bias": outer * (b if first else b - W.sum(dim=1))})
         layers.append(twin)
     return nn.Sequential(*layers)
-
-
-def _uniform(shape: tuple[int, int], n_in: int, generator: Generator, dtype: torch.dtype) -> Tensor:
-    return (2 * torch.rand(shape, generator=generator, dtype=dtype) - 1) / math.sqrt(n_in)

@@ -1,216 +1,214 @@
-"""Claims that the paper's own formulas and printed numbers decide: its definitions and how it computes them.
-
-The rows about its tables are in `claims_paper_excerpt`, `claims_paper_active` and `claims_paper_gate`. A judge takes
-the published numbers as default arguments, so that a test can ask what it would say about others.
-"""
+"""What the paper's own formulas and printed numbers say: its definitions and how it computes them."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import sys
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from trace.estimators import sinkhorn_divergence, wasserstein1
 from trace.estimators.remainders import Budget, w1_remainder
 from trace.losses import BoundConvention, ClippedCrossEntropy
-from trace.stats.intervals import hoeffding_radius
+from trace.stats.intervals import dkw_radius, hoeffding_radius, proportion_interval
 
 from ...engine.records import Record
-from ..ledger import BENCHMARK, Finding, Records, claim, first_case, needs
-from .excerpt import LEVEL
+from ..ledger import Measurement, arithmetic, measure, present
+from ..rule import Estimated
+from .excerpt import LEVEL, VALIDATION_SHARE
 
 CLIP_AT = 10.0
 CASE, LARGE = "Sinkhorn divergence, large", "20000 x 20000 x 512"
-NUM_SEEDS = 4
+NOTHING = 1e-6
+"""A W1 that is rounding."""
 PAIRS = 2000
 """Random pairs of logits for each number of classes."""
 
 
-@claim(
-    "assump:bounded-loss",
-    "Logits clipped to [-B, B] bound the cross-entropy of C classes by M = B + log C.",
-    published="M = 10.69 nats (C = 2), 15.84 nats (C = 345) at B = 10",
-)
+@arithmetic
 def loss_bound(
-    _: Records, classes: tuple[int, ...] = (2, 345), clip_at: float = CLIP_AT, convention: BoundConvention = "paper"
-) -> Finding:
+    classes: tuple[int, ...] = (2, 345), clip_at: float = CLIP_AT, convention: BoundConvention = "paper"
+) -> Measurement:
     """The loss of the wrong label at the corner of the clipped logits, through `ClippedCrossEntropy` itself."""
     loss = ClippedCrossEntropy(clip_at)
     reached = {c: float(loss(_corner(c, clip_at), torch.tensor([0]))) for c in classes}
-    return first_case(
+    return Measurement(
         "largest loss " + ", ".join(f"{value:.2f} nats (C = {c})" for c, value in reached.items()),
         0,
-        (
-            all(value <= loss.bound(c, convention) + 1e-9 for c, value in reached.items()),
-            "reproduced",
-            "No clipped logits exceed the stated bound.",
-        ),
-        (
-            True,
-            "not reproduced",
-            (
-                "The true maximum is log(1 + (C - 1) e^{2B}), about 2B + log(C - 1), so every remainder with M is too "
-                "small."
-            ),
-        ),
+        {"excess": {f"C = {c}": value - loss.bound(c, convention) for c, value in reached.items()}},
     )
 
 
-@claim(
-    "assump:Lell",
-    "Softmax cross-entropy is Lipschitz in the logits with L_ell <= sqrt(2) in the l2 norm.",
-    published="L_ell <= 1.4142",
-)
-def logit_lipschitz(_: Records, constant: float = math.sqrt(2), classes: tuple[int, ...] = (2, 10, 345)) -> Finding:
-    """Largest quotient of loss change and logit distance over random pairs, and over short steps from the corner."""
+@arithmetic
+def logit_lipschitz(classes: tuple[int, ...] = (2, 10, 345), scale: float = 1.0) -> Measurement:
+    """Largest quotient of loss change and logit distance over random pairs, and over short steps from the corner.
+
+    ``scale`` multiplies the loss.
+    """
     generator = torch.Generator().manual_seed(0)
-    largest = max(_steepest(c, generator) for c in classes)
-    return first_case(
+    largest = scale * max(_steepest(c, generator) for c in classes)
+    return Measurement(
         f"largest quotient {largest:.4f} (C = {', '.join(map(str, classes))})",
         PAIRS * len(classes),
-        (
-            largest <= constant + 1e-6,
-            "reproduced",
-            "The gradient softmax(z) - e_y is never longer than sqrt(2), and a confident mistake reaches that length.",
-        ),
-        (True, "not reproduced", "A pair of logits exceeds the stated constant."),
+        {"quotient": largest},
     )
 
 
-@claim(
-    "app:proofs",
-    "Z_i in [-M, M] gives each label-noise term the remainder M sqrt(log(4/delta) / (2n)) by Hoeffding.",
-    published="M sqrt(log(4/delta) / (2n)) for a range of 2M",
-)
-def label_noise_constant(_: Records, width_over_bound: float = 2.0, n: int = 1000) -> Finding:
+@arithmetic
+def label_noise_constant(width_over_bound: float = 2.0, n: int = 1000) -> Measurement:
     """What Hoeffding gives for the stated range, and for the range that Z_i really has."""
     stated, real = (hoeffding_radius(n, LEVEL / 2, width) for width in (width_over_bound, 1.0))
-    return first_case(
+    return Measurement(
         f"{stated:.4f} M for the stated range, {real:.4f} M for the range M (n = {n}, delta = {LEVEL})",
         0,
-        (math.isclose(stated, real), "reproduced", "The range and the constant belong together."),
-        (
-            True,
-            "partly",
-            (
-                "At a fixed input Z_i has range M, so the constant is right, but it does not follow from the stated "
-                "[-M, M]."
-            ),
-        ),
+        {"stated over real": stated / real},
     )
 
 
-@claim(
-    "lem:emp-shift-label",
-    "The label noise of a model Q trained on S is within the Hoeffding remainder, with probability 1 - delta.",
-    published="|Term 1| <= M sqrt(log(4/delta) / (2n))",
-)
-def label_noise_of_a_trained_model(_: Records, memorises: bool = True, n: int = 1000) -> Finding:
+@arithmetic
+def label_noise_of_a_trained_model(memorises: bool = True, n: int = 1000) -> Measurement:
     """Coin-flip labels that Q has memorised at the clip: its training loss against its expected loss."""
     loss = ClippedCrossEntropy(CLIP_AT)
     both = [float(loss(_corner(2, CLIP_AT), torch.tensor([label]))) for label in (1, 0)]
     term = sum(both) / 2 - both[0] if memorises else 0.0
     allowed = hoeffding_radius(n, LEVEL / 2, loss.bound(2))
-    return first_case(
+    return Measurement(
         f"{term:.2f} nats against {allowed:.2f} allowed (n = {n}, two classes, coin-flip labels)",
         0,
-        (term <= allowed, "reproduced", "The term of a model fixed in advance stays within the remainder."),
-        (
-            True,
-            "contradicts itself",
-            (
-                "The proof fixes Q before the labels are drawn, but the setup trains Q on them; one that memorises "
-                "breaks it."
-            ),
-        ),
+        {"term over allowed": term / allowed},
     )
 
 
-@claim(
-    "cor:practical-trace",
-    "The diagnostic holds with probability at least 1 - delta - eta.",
-    published="0.90 at delta = eta = 0.05",
-)
-def promised_probability(_: Records, spent: Budget | None = None) -> Finding:
+@arithmetic
+def promised_probability(spent: Budget | None = None) -> Measurement:
     """A union bound over the events that the proof names."""
     budget = spent or Budget.paper(LEVEL, LEVEL)
-    return first_case(
+    return Measurement(
         f"{1 - budget.total:.2f} (label noise, empirical W1 and two validation sets at {LEVEL} each)",
         0,
-        (budget.total <= 2 * LEVEL + 1e-12, "reproduced", "The four events together spend no more than delta + eta."),
-        (
-            True,
-            "contradicts itself",
-            (
-                "Label noise and W1 spend delta each, the two validation sets eta each: the union bound is 1 - 2 "
-                "delta - 2 eta."
-            ),
-        ),
+        {"probability": 1 - budget.total},
     )
 
 
-@claim(
-    "eq:w1-triangle",
-    "The population residual of the diagnostic is one sample's remainder, L_x c_h epsilon_n.",
-    published="epsilon_n alone",
-)
-def population_residual(_: Records, samples: int = 1, n: int = 2000) -> Finding:
+@arithmetic
+def population_residual(samples: int = 1, n: int = 2000) -> Measurement:
     """One remainder for each empirical measure of the triangle inequality, in units of the unknown constant C."""
     one = w1_remainder(n, 2, LEVEL, 1.0)
-    return first_case(
+    return Measurement(
         f"{samples * one:.4f} C printed, {2 * one:.4f} C needed (n = {n} twice, 2 dimensions, equal C)",
         0,
-        (samples == 2, "reproduced", "Both samples' remainders are there."),
-        (
-            True,
-            "contradicts itself",
-            (
-                "The paper's own triangle inequality adds epsilon_n and the target's epsilon~_n; the corollary keeps "
-                "the first."
-            ),
-        ),
+        {"remainders": samples},
     )
 
 
-@claim(
-    "app:common-impl",
-    "The debiased Sinkhorn divergence with squared Euclidean cost approximates the true W1 distance.",
-    published="a more accurate approximation of W1",
-)
-def sinkhorn_is_w1(_: Records, shifts: tuple[float, ...] = (0.25, 1.0, 2.0), n: int = 200) -> Finding:
+@arithmetic
+def remainder_vanishes(dims: tuple[int, ...] = (2, 2048), sizes: tuple[int, ...] = (2000, 120_906)) -> Measurement:
+    """epsilon_n of ``eq:w1-triangle`` in the dimensions and sizes of the paper, in units of its constant C."""
+    sides = list(zip(dims, sizes, strict=True))
+    remainders = {f"d = {d}, n = {n}": w1_remainder(n, d, LEVEL, 1.0) for d, n in sides}
+    (d, _), needed = sides[-1], 10.0
+    return Measurement(
+        ", ".join(f"{value:.3f} C at {name}" for name, value in remainders.items()),
+        0,
+        {"remainder": remainders},
+        f"To be a tenth of C in {d} dimensions it would need about log(4 / delta) {needed:g}^{d} samples; C itself is "
+        "unknown, so no sample computes this term.",
+    )
+
+
+@arithmetic
+def quantile_band(q: float = 0.99, eta: float = LEVEL, sizes: tuple[int, ...] = (1000, 2000, 5000)) -> Measurement:
+    """Whether the DKW band of the q-quantile has an upper end: it has none where epsilon reaches 1 - q."""
+    held_out = {n: round(VALIDATION_SHARE * n) for n in sizes}
+    margins = {f"m = {m}": (1 - q) - dkw_radius(m, eta) for m in held_out.values()}
+    needed = math.ceil(math.log(2 / eta) / (2 * (1 - q) ** 2))
+    return Measurement(
+        "epsilon "
+        + ", ".join(f"{dkw_radius(m, eta):.3f} (m = {m})" for m in held_out.values())
+        + f", 1 - q = {1 - q:g}",
+        0,
+        {"margin": margins},
+        f"The upper end is finite from m = {needed} held-out rows on.",
+    )
+
+
+@arithmetic
+def mmd_constant(n: int = 2000, delta: float = LEVEL, others: tuple[float, ...] = (0.5, 0.001)) -> Measurement:
+    """The radius of the cited work (Gretton et al., 2012) for the biased MMD of two samples of n, kernel at most K.
+
+    ``4 sqrt(K / n) + 2 sqrt(K log(2 / delta) / n)``; the paper has ``C_kappa sqrt(log(2 / delta) / n)``.
+    """
+    stated, first = math.sqrt(math.log(2 / delta) / n), 4 / math.sqrt(n)
+    constants = {f"delta = {level:g}": 4 / math.sqrt(math.log(2 / level)) + 2 for level in (delta, *others)}
+    return Measurement(
+        f"{first + 2 * stated:.4f} with K = 1 and n = {n}, that is C_kappa = "
+        + ", ".join(f"{value:.2f} at {name}" for name, value in constants.items()),
+        0,
+        {"largest over smallest": max(constants.values()) / min(constants.values())},
+    )
+
+
+@arithmetic
+def sinkhorn_is_w1(shifts: tuple[float, ...] = (0.25, 1.0, 2.0), n: int = 200) -> Measurement:
     """Both distances between a cloud and itself moved by t."""
     cloud = torch.randn(n, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     moved = [cloud + torch.tensor([t, 0.0], dtype=torch.float64) for t in shifts]
     pairs = [(sinkhorn_divergence(cloud, y).value, wasserstein1(cloud, y).value) for y in moved]
-    return first_case(
+    return Measurement(
         ", ".join(f"{s:.4f} for W1 = {w:.4f}" for s, w in pairs),
         n,
-        (
-            all(math.isclose(s, w, rel_tol=0.05) for s, w in pairs),
-            "reproduced",
-            "The divergence is within 5% of W1 for every translation.",
-        ),
-        (
-            True,
-            "not reproduced",
-            (
-                "A translation by t costs t^2, not t: below t = 1 the penalty is smaller than the W1 that the theorem "
-                "needs."
-            ),
-        ),
+        {"ratio": {f"{t:g}": s / w for t, (s, w) in zip(shifts, pairs, strict=True)}},
     )
 
 
-@claim(
-    "app:common-impl",
-    "The Sinkhorn divergence of tens of thousands of samples takes seconds.",
-    published="seconds on a GPU for tens of thousands of samples, 512 to 2048 dimensions",
-)
-@needs("benchmark")
-def sinkhorn_in_seconds(records: list[Record]) -> Finding:
+@arithmetic
+def transport_is_the_distance_of_means(shifts: list[float], dims: list[int], n: int = 100) -> Measurement:
+    """Exact W1 between a Gaussian sample and itself moved by mu."""
+    errors = {}
+    for dim, shift in itertools.product(dims, shifts):
+        cloud = torch.randn(n, dim, generator=torch.Generator().manual_seed(dim), dtype=torch.float64)
+        moved = cloud + torch.nn.functional.one_hot(torch.tensor(0), dim) * shift
+        errors[f"d = {dim}, |mu| = {shift:g}"] = abs(wasserstein1(cloud, moved).value / shift - 1)
+    return Measurement(
+        f"W1 / |mu| - 1 is at most {max(errors.values()):.1g} over {len(errors)} shifts and dimensions",
+        len(errors),
+        {"error": errors},
+    )
+
+
+@arithmetic
+def minibatch_sinkhorn(n: int, batch: int, dim: int, shift: float) -> Measurement:
+    """The divergence between unit-norm samples, in one piece and as the mean over mini-batches."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (normalize(torch.randn(n, dim, generator=generator, dtype=torch.float64) + t) for t in (0.0, shift))
+    whole = sinkhorn_divergence(x, y).value
+    parts = [sinkhorn_divergence(a, b).value for a, b in zip(x.split(batch), y.split(batch), strict=True)]
+    mean = sum(parts) / len(parts)
+    return Measurement(
+        f"{mean:.3f} on batches of {batch}, {whole:.3f} on all {n} rows (unit norm, {dim} dimensions, shift {shift:g})",
+        n,
+        {"ratio": mean / whole},
+    )
+
+
+@arithmetic
+def normalised_features_have_unit_scale(n: int, dim: int, stretch: float) -> Measurement:
+    """The c_h that W1 of the inputs needs when the target is the source stretched by a factor."""
+    x = torch.randn(n, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    inputs, features = wasserstein1(x, stretch * x).value, wasserstein1(normalize(x), normalize(stretch * x)).value
+    return Measurement(
+        f"W1 is {inputs:.2f} between x and {stretch:g} x, and {features:.1g} between their normalised features",
+        n,
+        {"needed c_h": 0.0 if inputs < NOTHING else inputs / max(features, sys.float_info.min)},
+    )
+
+
+@measure()
+def sinkhorn_in_seconds(records: list[Record]) -> Measurement:
     """The large case of the stored benchmark."""
     found = [
         (r, row)
@@ -218,39 +216,22 @@ def sinkhorn_in_seconds(records: list[Record]) -> Finding:
         for row in r["metrics"]["rows"]
         if (row["case"], row["size"], row["contender"]) == (CASE, LARGE, "ours")
     ]
-    if not found:
-        return Finding(
-            measured="the stored benchmark has no large case",
-            runs=0,
-            verdict="not run here",
-            why=f"no row of {CASE!r} with size {LARGE}: {BENCHMARK}",
-        )
-    record, row = found[0]
-    return first_case(
+    (record, row), *_ = present(found, f"row of {CASE!r} with size {LARGE}")
+    return Measurement(
         f"{row['seconds']:.1f} s for {LARGE} on {record['machine']['cores']} CPU cores, no GPU",
         1,
-        (row["seconds"] < 60, "reproduced", "It takes seconds even without a GPU."),
-        (True, "not reproduced", "It takes minutes on this machine, which has no GPU."),
+        {"seconds": row["seconds"]},
     )
 
 
-@claim(
-    "app:common-impl",
-    "Bootstrap 95% intervals are taken over the seeds.",
-    published="95% over 4 seeds; no table prints an interval",
-)
-def interval_over_seeds(_: Records, num_seeds: int = NUM_SEEDS, slack: float = 0.02, draws: int = 2000) -> Finding:
+@arithmetic
+def interval_over_seeds(num_seeds: int = 4, draws: int = 2000) -> Measurement:
     """Coverage of the percentile interval of a mean, from all resamples of normal values."""
     distinct, coverage = math.comb(2 * num_seeds - 1, num_seeds), _bootstrap_coverage(num_seeds, draws)
-    return first_case(
+    return Measurement(
         f"{distinct} distinct resamples; the interval covers a normal mean in {100 * coverage:.0f}% of draws",
         draws,
-        (coverage >= 0.95 - slack, "reproduced", "The interval covers about as often as it says."),
-        (
-            True,
-            "not reproduced",
-            f"{num_seeds} seeds are too few for a percentile bootstrap: its 95% interval is much too narrow.",
-        ),
+        {"coverage": Estimated(coverage, *proportion_interval(round(coverage * draws), draws, 0.05)[:2])},
     )
 
 

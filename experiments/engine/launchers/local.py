@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import FrameType
 
 from ..config import Run
-from ..interrupt import GRACE_SECONDS
+from ..interrupt import GRACE_SECONDS, end_with_the_parent, ending
 from ..run import Outcome, execute
-from ..store import RunDirectory
+from ..store import KILLED, RunDirectory
 from ..wandb import Mode
 from . import LaunchPlan
 
@@ -60,7 +61,9 @@ def launch(todo: list[Run], *, runs: Path, wandb: Mode = "off", processes: int |
                     message: Outcome | OSError = ready.recv()
                 except (EOFError, ConnectionResetError):
                     ready.close()
-                    yield _lost(crew.pop(ready), runs)
+                    worker = crew.pop(ready)
+                    worker.process.join()
+                    yield lost(worker.run, runs, worker.process.exitcode or 0)
                     continue
                 if isinstance(message, OSError):
                     raise message
@@ -108,35 +111,49 @@ def _give_next(connection: Connection, worker: Worker, waiting: list[Run]) -> bo
     return True
 
 
-def _lost(worker: Worker, runs: Path) -> Outcome:
-    """What became of the run of a worker that died; its failure names the way it died."""
-    worker.process.join()
-    directory = RunDirectory.of(worker.run, runs)
-    with directory.claim() as claimed:
-        if not claimed:
+def lost(run: Run, runs: Path, code: int) -> Outcome:
+    """What became of a run whose process died with an exit code; its failure names the way it died."""
+    directory = RunDirectory.of(run, runs)
+    with directory.claim() as lease:
+        if lease is None:
             return "running elsewhere"
-        if directory.record_path.exists():
+        if directory.done():
             return "computed"
-        directory.fail(f"the worker process {_ending(worker.process.exitcode or 0)}")
+        directory.fail(f"{KILLED}{ending(code)}")
     return "failed"
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code} in the middle of the run"
-    hint = ", perhaps for lack of memory" if code == -signal.SIGKILL else ""
-    return f"was killed by {signal.Signals(-code).name}{hint}"
 
 
 def _work(tasks: Connection, runs: Path, wandb: Mode) -> None:
     """Compute what comes through the pipe until it is closed. Ctrl-C is the launcher's business."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise SystemExit
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while True:
-        try:
-            run = tasks.recv()
-        except EOFError:
-            return
-        try:
-            tasks.send(execute(run, runs=runs, wandb=wandb))
-        except OSError as error:
-            tasks.send(error)
+    signal.signal(signal.SIGTERM, leave)
+    end_with_the_parent(signal.SIGTERM)
+    try:
+        while _work_once(tasks, runs, wandb):
+            pass
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is left to give back
+    except SystemExit:  # with the lease given back, it ends as it was told to
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+
+
+def _work_once(tasks: Connection, runs: Path, wandb: Mode) -> bool:
+    """Compute one run and tell what became of it; False where the launcher has closed the pipe, or is gone."""
+    try:
+        run = tasks.recv()
+    except (EOFError, OSError):
+        return False
+    message: Outcome | OSError
+    try:
+        message = execute(run, runs=runs, wandb=wandb)
+    except OSError as error:
+        message = error
+    try:
+        tasks.send(message)
+    except OSError:
+        return False
+    return True

@@ -1,40 +1,48 @@
 """SLURM arrays through submitit: one array a grid, several short runs packed into one task.
 
 A task that is preempted or times out is requeued and goes on with the first run of its pack that is not done, a run
-that takes steps from the step at which it was warned. A task that dies without a signal loses its current run; a
-relaunch computes it.
+that takes steps from the step at which it was warned. Every run has a process of its own: one that is killed costs that
+run alone, and the rest of the pack goes on. A task that is killed as a whole leaves its runs to a relaunch, with the
+cluster's word about why, `experiments.engine.scheduler`. Tasks run the code that was submitted.
 """
 
 import argparse
 import dataclasses
+import multiprocessing
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from trace.io.writing import write_atomically
 
 from ..config import Run, read_mapping, typed
+from ..deaths import BY_HAND, note_death, refusal
 from ..errors import UserError
-from ..interrupt import GRACE_SECONDS, uninterrupted
+from ..interrupt import GRACE_SECONDS, WARNINGS, end_with_the_parent, uninterrupted
 from ..records import ROOT
 from ..run import Outcome, execute
-from ..store import RunDirectory, State, unwritable
+from ..scheduler import QueueUnknownError, TaskEnding, endings, queue_states
+from ..store import Job, RunDirectory, State, unwritable
+from ..submitted import keep_tree
 from ..wandb import Mode
 from . import LaunchPlan
+from .local import lost
 
 CLUSTERS = ROOT / "slurm" / "profiles"
 DEFAULT_CLUSTER = "cpu"
 WAIT_SECONDS = 2.0
-
-
-class QueueUnknownError(RuntimeError):
-    """The cluster did not say what is in its queue."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,25 +99,90 @@ def plan(todo: list[Run], *, runs: Path, cluster: str | None = None, wait: bool 
 def launch(
     todo: list[Run], *, runs: Path, wandb: Mode = "off", cluster: str | None = None, wait: bool = False
 ) -> Iterator[Outcome]:
-    """Submit one array; with ``wait``, follow it to its end. Ctrl-C leaves the array in the queue."""
-    jobs: list[str] = []
-    try:
-        with uninterrupted():
-            jobs = submit(todo, load_cluster(cluster or DEFAULT_CLUSTER), runs=runs, wandb=wandb)
-        array = jobs[0].split("_")[0]
-        print(f"{len(todo)} runs in {len(jobs)} tasks of array {array}; `status` follows them", file=sys.stderr)
-        if wait:
-            _wait_for(jobs)
-    except KeyboardInterrupt:
-        raise SystemExit(_interruption(jobs)) from None
-    for run in todo:
-        yield _OUTCOMES[RunDirectory.of(run, runs).state()] if wait else "submitted"
+    """Submit as one array what is not in the queue; with ``wait``, follow it to its end and submit again what died.
 
+    Ctrl-C leaves the array in the queue.
+    """
+    chosen, directories = load_cluster(cluster or DEFAULT_CLUSTER), [RunDirectory.of(run, runs) for run in todo]
+    outcomes: dict[Path, Outcome] = {}
+    jobs = _queued_jobs(directories)
+    before = {directory.path for directory, job in zip(directories, jobs, strict=True) if job}
+    left = [run for run, job in zip(todo, jobs, strict=True) if not job]
+    following = [job for job in jobs if job]
+    try:
+        while left := _admitted(left, chosen, runs):
+            with uninterrupted():
+                following += (submitted := submit(left, chosen, runs=runs, wandb=wandb))
+            tasks = f"{len(submitted)} tasks of array {submitted[0].split('_')[0]}"
+            print(f"{len(left)} runs in {tasks}; `status` follows them", file=sys.stderr)
+            outcomes |= dict.fromkeys((RunDirectory.of(run, runs).path for run in left), "submitted")
+            if not wait:
+                break
+            _wait_for(following)
+            left = _dead(left, runs)
+        if wait and following:
+            _wait_for(following)
+    except KeyboardInterrupt:
+        raise SystemExit(_interruption(following)) from None
+    outcomes |= dict.fromkeys(before, "queued before")
+    for directory in directories:
+        yield _OUTCOMES[directory.state()] if wait else outcomes.get(directory.path, "failed")
+
+
+def _queued_jobs(directories: list[RunDirectory]) -> list[str]:
+    """The job of every run that waits or is computed in the queue now; one that failed there is submitted again."""
+    found = {directory.path: job.id for directory in directories if (job := directory.job())}
+    try:
+        queued = queue_states(found.values())
+    except QueueUnknownError as error:
+        raise UserError(f"the queue does not answer ({error}), and may hold these runs: call again later") from error
+    waiting = {path: job for path, job in found.items() if job in queued}
+    return [
+        waiting.get(directory.path, "") if directory.state() in ("missing", "running") else ""
+        for directory in directories
+    ]
+
+
+def _admitted(left: list[Run], cluster: Cluster, runs: Path) -> list[Run]:
+    """Those that may be submitted; of the others the reason is stored and said."""
+    ended = _deaths(left, runs)
+    admitted, refused = [], Counter[str]()
+    for run in left:
+        directory = RunDirectory.of(run, runs)
+        if death := ended.get(directory.path):
+            note_death(directory, death)
+        if reason := refusal(directory, cluster.mem or ""):
+            directory.fail(reason)
+            refused[reason] += 1
+        else:
+            admitted.append(run)
+    for reason, count in refused.items():
+        print(f"{count} runs are not submitted again: {reason}", file=sys.stderr)
+    return admitted
+
+
+def _deaths(some: list[Run], runs: Path) -> dict[Path, TaskEnding]:
+    """Of runs whose last task has ended without a record, and without a reason of their own."""
+    directories = [RunDirectory.of(run, runs) for run in some]
+    jobs = {d.path: job for d in directories if (job := d.job()) and (d.state() == "missing" or d.killed())}
+    known = endings(jobs.values())
+    return {path: known[job.id] for path, job in jobs.items()}
+
+
+def _dead(some: list[Run], runs: Path) -> list[Run]:
+    """Those to be submitted again without being asked: what was cancelled is not."""
+    died = _deaths(some, runs)
+    again = {path for path, death in died.items() if death.state != BY_HAND}
+    return [run for run in some if RunDirectory.of(run, runs).path in again]
+
+
+_LONGER = "raise minutes in the cluster's profile, or lower runs_per_task, then call again"
 
 _OUTCOMES: dict[State, Outcome] = {
     "done": "computed",
     "running": "running elsewhere",
     "failed": "failed",
+    "spoiled": "missing",
     "missing": "missing",
 }
 
@@ -132,14 +205,71 @@ def _wait_for(jobs: list[str]) -> None:
             print(f"the queue does not answer ({error}), asking again", file=sys.stderr)
 
 
+@dataclasses.dataclass(frozen=True)
 class Pack:
     """The work of one array task: runs one after the other, skipping what is done."""
 
-    def __init__(self, runs: Path, wandb: Mode, grace: float) -> None:
-        self.runs, self.wandb, self.grace = runs, wandb, grace
+    runs: Path
+    wandb: Mode
+    grace: float
 
     def __call__(self, pack: list[Run]) -> list[str]:
-        return [execute(run, runs=self.runs, wandb=self.wandb, grace=self.grace) for run in pack]
+        from submitit.core.utils import UncompletedJobError
+
+        try:
+            return [self._apart(run) for run in pack]
+        except UncompletedJobError:
+            for directory in (RunDirectory.of(run, self.runs) for run in pack):
+                if directory.state() == "missing":
+                    directory.fail(f"its task reached its time limit more often than max_timeouts allows: {_LONGER}")
+            raise
+
+    def _apart(self, run: Run) -> Outcome:
+        """Compute a run in a process of its own; a warning is passed on to it, and acts here when it has ended."""
+        context = multiprocessing.get_context("fork")
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=self._compute, args=(there, run))
+        received: list[signal.Signals] = []
+
+        def pass_on(number: int, _: FrameType | None) -> None:
+            received.append(signal.Signals(number))
+            with suppress(ProcessLookupError):
+                os.kill(process.pid or 0, number)
+
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, WARNINGS)
+        before = {number: signal.signal(number, pass_on) for number in WARNINGS}
+        try:
+            process.start()
+            there.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            try:
+                message: Outcome | OSError | None = here.recv()
+            except EOFError:
+                message = None
+            process.join()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if received:
+            handler = before[received[0]]
+            if callable(handler):
+                handler(received[0], None)  # submitit's: it requeues the task and ends it
+            raise SystemExit(1)
+        if isinstance(message, OSError):
+            raise message
+        return message or lost(run, self.runs, process.exitcode or 0)
+
+    def _compute(self, result: Connection, run: Run) -> None:
+        """In the child. A run that takes no steps may use the time between SIGTERM and the kill that follows."""
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WARNINGS)
+        end_with_the_parent(signal.SIGUSR2)
+        try:
+            result.send(execute(run, runs=self.runs, wandb=self.wandb, grace=self.grace))
+        except OSError as error:
+            result.send(error)
 
     def checkpoint(self, pack: list[Run]) -> Any:
         """What submitit calls on a timeout or preemption: the same pack again; the store knows what is done."""
@@ -154,20 +284,20 @@ def submit(todo: list[Run], cluster: Cluster, *, runs: Path, wandb: Mode = "off"
     An array whose files cannot be written is withdrawn: its tasks would find nothing to do, and a relaunch loses
     nothing.
     """
-    import submitit
+    from submitit import SlurmExecutor
 
     if not shutil.which("sbatch"):
         raise UserError("sbatch is not on this machine: submit from a login node, or use --launcher local")
     title = f"{_name(todo)}-{uuid.uuid4().hex[:8]}"
     packs = _packs(todo, cluster)
     work = Pack(runs.resolve(), wandb, min(GRACE_SECONDS, cluster.signal_seconds / 2))
-    executor = submitit.SlurmExecutor(folder=_folder(runs), max_num_timeout=cluster.max_timeouts)
-    executor.update_parameters(**_parameters(cluster, title))
+    executor = SlurmExecutor(folder=_folder(runs), max_num_timeout=cluster.max_timeouts)
     try:
+        executor.update_parameters(**_parameters(cluster, title, keep_tree(runs.resolve() / ".slurm" / "code")))
         jobs = executor.map_array(work, packs)
         for job, pack in zip(jobs, packs, strict=True):
             for run in pack:
-                _remember(RunDirectory.of(run, runs).path, job.job_id, str(job.paths.stdout))
+                _remember(RunDirectory.of(run, runs).path, Job(job.job_id, str(job.paths.stdout), cluster.mem or ""))
     except RuntimeError as error:
         raise UserError(f"the cluster refused the array: {error}") from error
     except OSError as error:
@@ -175,11 +305,11 @@ def submit(todo: list[Run], cluster: Cluster, *, runs: Path, wandb: Mode = "off"
     return [job.job_id for job in jobs]
 
 
-def _remember(directory: Path, job_id: str, log: str) -> None:
-    write_atomically(directory / "job.txt", f"{job_id}\n{log}\n", sync=False)
+def _remember(directory: Path, job: Job) -> None:
+    write_atomically(directory / "job.txt", "\n".join(job) + "\n", sync=False)
     link = directory / "slurm.out"
     link.unlink(missing_ok=True)
-    link.symlink_to(log)
+    link.symlink_to(job.log)
 
 
 def _withdraw(title: str) -> str:
@@ -199,30 +329,8 @@ def script(todo: list[Run], cluster: Cluster, *, runs: Path) -> str:
         command=f"{shlex.quote(sys.executable)} -u -m submitit.core._submit {shlex.quote(_folder(runs))}",
         folder=_folder(runs),
         map_count=tasks if tasks > 1 else None,
-        **_parameters(cluster, _name(todo)),
+        **_parameters(cluster, _name(todo), ROOT),
     )
-
-
-def queue_states(job_ids: list[str]) -> dict[str, str]:
-    """PENDING, RUNNING, ... of the jobs that are still in the queue.
-
-    Raises:
-        QueueUnknownError: if the controller does not answer; that says nothing about the jobs.
-    """
-    if not job_ids:
-        return {}
-    if not shutil.which("squeue"):
-        raise QueueUnknownError("squeue is not on this machine")
-    arrays = sorted({job_id.split("_")[0] for job_id in job_ids})
-    found = subprocess.run(
-        ["squeue", "--noheader", "--array", "--format=%i %T", f"--jobs={','.join(arrays)}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if found.returncode and "Invalid job id" not in found.stderr:  # which it says of jobs that ended long ago
-        raise QueueUnknownError(found.stderr.strip())
-    return dict(line.split(maxsplit=1) for line in found.stdout.splitlines() if " " in line)
 
 
 def _packs(todo: list[Run], cluster: Cluster) -> list[list[Run]]:
@@ -239,8 +347,9 @@ def _folder(runs: Path) -> str:
     return str(runs.resolve() / ".slurm" / "%A")
 
 
-def _parameters(cluster: Cluster, title: str) -> dict[str, Any]:
-    """A cluster in the words of sbatch."""
+def _parameters(cluster: Cluster, title: str, code: Path) -> dict[str, Any]:
+    """A cluster in the words of sbatch; tasks import from ``code``, and stand where they were submitted."""
+    paths = ":".join(shlex.quote(str(path)) for path in dict.fromkeys((code, ROOT)))
     return {
         "job_name": title,
         "time": cluster.minutes,
@@ -252,6 +361,10 @@ def _parameters(cluster: Cluster, title: str) -> dict[str, Any]:
         "mem": cluster.mem,
         "signal_delay_s": cluster.signal_seconds,
         "array_parallelism": cluster.parallel,
-        "setup": [f"cd {shlex.quote(str(ROOT))}", f"export PYTHONPATH={shlex.quote(str(ROOT))}:$PYTHONPATH"],
+        "setup": [
+            f"cd {shlex.quote(str(ROOT))}",
+            "export PYTHONSAFEPATH=1",
+            f"export PYTHONPATH={paths}:$PYTHONPATH",
+        ],
         "additional_parameters": {"requeue": True} if cluster.requeue else {"no-requeue": True},
     }

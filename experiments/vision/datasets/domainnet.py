@@ -4,11 +4,10 @@ The publishers give no full checksums. Of three parts the size and the beginning
 find a damaged or different file, but eight and six hexadecimal digits are no proof against a forger.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +16,10 @@ from trace.io.errors import explain
 from trace.io.splits import read_split
 
 from ...engine.errors import UserError
-from ..fetch.archives import unpack
-from ..fetch.downloads import fetch
-from ..images import data_home, load_dataset, split_file
+from ...fetch.archives import unpack
+from ...fetch.downloads import fetch
+from ...fetch.home import data_home
+from ..images import load_dataset, split_file
 from ..split_report import Expected, SplitReport, check
 
 _COUNTS = {
@@ -103,7 +103,8 @@ def fetch_domains(
     for domain in chosen:
         for split in ("train", "test"):
             path = split_file(root, domain, split)
-            fetch(f"{splits_url}{path.name}", path, check=_lines(expected[domain, split]), pause=pause)
+            check_lines = partial(_wrong_lines, expected=expected[domain, split])
+            fetch(f"{splits_url}{path.name}", path, check=check_lines, pause=pause)
         if not _has_all(root, domain):
             _fetch_images(root, domain, parts[domain], pause)
 
@@ -113,7 +114,9 @@ def _fetch_images(root: Path, domain: str, part: PublishedArchive, pause: float)
     target = root / domain
     if target.exists():
         raise UserError(f"{target} exists and lacks images that the splits name: move it away, then call again")
-    archive = fetch(part.url, root / f"{domain}.zip", check=_matches(part), size=part.size, pause=pause)
+    archive = fetch(
+        part.url, root / f"{domain}.zip", check=partial(_wrong_bytes, part=part), size=part.size, pause=pause
+    )
     with (
         explain(f"{archive} cannot be unpacked", "free space or permissions, then call again", OSError),
         tempfile.TemporaryDirectory(dir=root, prefix=f".{domain}.") as aside,
@@ -129,25 +132,19 @@ def _has_all(root: Path, domain: str) -> bool:
     return all((root / entry.path).is_file() for entry in entries)
 
 
-def _matches(part: PublishedArchive) -> Callable[[Path], str | None]:
-    def wrong(path: Path) -> str | None:
-        size = path.stat().st_size
-        if size != part.size:
-            return f"has {size:,} bytes instead of {part.size:,}"
-        found = sha256(path)
-        if found.startswith(part.begins) and found.endswith(part.ends):
-            return None
-        return f"has SHA-256 {found} instead of {part.begins}...{part.ends}"
-
-    return wrong
+def _wrong_bytes(path: Path, part: PublishedArchive) -> str | None:
+    size = path.stat().st_size
+    if size != part.size:
+        return f"has {size:,} bytes instead of {part.size:,}"
+    found = sha256(path)
+    if found.startswith(part.begins) and found.endswith(part.ends):
+        return None
+    return f"has SHA-256 {found} instead of {part.begins}...{part.ends}"
 
 
-def _lines(expected: int) -> Callable[[Path], str | None]:
-    def wrong(path: Path) -> str | None:
-        try:
-            found = len(read_split(path))
-        except UserError as error:
-            return f"is no split file ({error})"
-        return None if found == expected else f"lists {found:,} images instead of {expected:,}"
-
-    return wrong
+def _wrong_lines(path: Path, expected: int) -> str | None:
+    try:
+        found = len(read_split(path))
+    except UserError as error:
+        return f"is no split file ({error})"
+    return None if found == expected else f"lists {found:,} images instead of {expected:,}"

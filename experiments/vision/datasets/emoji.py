@@ -4,8 +4,6 @@ It is built once below ``data_home()``: the artists' npm packages are fetched an
 painted on white squares of 224 pixels, and the same thing stands in the same split in every domain.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -16,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import resvg_py
 from PIL import Image
@@ -28,8 +26,9 @@ from trace.io.writing import write_atomically
 
 from ...engine.errors import UserError
 from ...engine.progress import progress_bar
-from ..fetch.npm import Package, pack, unpack_package
-from ..images import class_counts, data_home, digest, load_dataset, split_file
+from ...fetch.home import data_home
+from ...fetch.npm import Package, pack, unpack_package
+from ..images import ImageSet, as_own, class_counts, digest, load_dataset, split_file
 from ..split_report import SplitReport, check
 
 SHARES = {"train": 0.50, "val": 0.15, "test": 0.35}
@@ -247,6 +246,7 @@ MANIFEST = "manifest.json"
 
 Manifest = dict[str, Any]
 Fetch = Callable[[Package, Path], Path]
+Value = TypeVar("Value")
 
 
 class _Painted(NamedTuple):
@@ -274,17 +274,8 @@ def look(
     print(f"emoji is in {folder}")
     found = load_dataset("emoji", root=folder)
     if folder != folder_of():
-        print(as_own(folder, found.domains))
+        print(as_own("emoji", folder, found.domains))
     return check(found, images=images)
-
-
-def as_own(folder: Path, domains: tuple[str, ...]) -> str:
-    """How an experiment names a folder with other artists than the data set's own."""
-    page = f"name: {folder.name}\nroot: {folder.resolve()}\ndomains: [{', '.join(domains)}]"
-    return (
-        f"`data=emoji` is another one: write these lines to configs/data/{folder.name}.yaml and pass\n"
-        f"data={folder.name} source={domains[0]} target={domains[-1]}\n\n{page}\n"
-    )
 
 
 def ensure(root: Path | None = None, *, domains: tuple[str, ...] | None = None) -> Path:
@@ -331,7 +322,7 @@ def verify(root: Path) -> Manifest:
     try:
         manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
         stored = manifest["digests"]
-        found = _digests(root)
+        found = _by_split(root, digest)
     except FileNotFoundError as error:
         raise UserError(f"{root} is no whole emoji data set ({error}): {remedy}") from error
     except (json.JSONDecodeError, KeyError) as error:
@@ -350,12 +341,11 @@ def _brought(package: Package, aside: Path, fetch: Fetch) -> Path:
 def _paint_and_split(tree: Path, drawings: Mapping[str, Mapping[str, Drawing]], things: list[Thing]) -> Manifest:
     painted = list(_painted(tree, drawings, things))
     blank = {one.thing for one in painted if one.blank}
-    for one in painted:
-        if one.thing in blank:
-            one.path.unlink()
     fingerprints: dict[str, list[str]] = {}
     for one in painted:
         fingerprints.setdefault(one.thing.key, []).append(f"{one.domain} {one.fingerprint}")
+        if one.thing in blank:
+            one.path.unlink()
     kept = [thing for thing in things if thing not in blank]
     groups = together(kept, fingerprints)
     for split, members in split_up(groups).items():
@@ -370,8 +360,8 @@ def _paint_and_split(tree: Path, drawings: Mapping[str, Mapping[str, Drawing]], 
         "groups": len(groups),
         "dropped": sorted(thing.key for thing in blank),
         "painted_with": {name: version(name) for name in ("resvg_py", "pillow")},
-        "counts": _counts(tree),
-        "digests": _digests(tree),
+        "counts": _by_split(tree, class_counts),
+        "digests": _by_split(tree, digest),
     }
 
 
@@ -391,12 +381,7 @@ def _relative(domain: str, thing: Thing) -> str:
     return f"{domain}/{thing.label}/{thing.key}.png"
 
 
-def _counts(root: Path) -> dict[str, dict[str, int]]:
-    """Images of every class, by domain and split."""
+def _by_split(root: Path, value: Callable[[ImageSet], Value]) -> dict[str, Value]:
+    """A value of the images, by domain and split."""
     data = load_dataset("emoji", root=root)
-    return {f"{d} {s}": class_counts(data.images(d, s)) for d in data.domains for s in data.splits}
-
-
-def _digests(root: Path) -> dict[str, str]:
-    data = load_dataset("emoji", root=root)
-    return {f"{d} {s}": digest(data.images(d, s)) for d in data.domains for s in data.splits}
+    return {f"{d} {s}": value(data.images(d, s)) for d in data.domains for s in data.splits}

@@ -39,31 +39,31 @@ HELD, HARMED = {"w1min": falling, "mmdmin": rising}, {"w1min": rising, "mmdmin":
 CASES = [
     ("w1min_distance_shrinks", {"transport": falling}, "reproduced"),
     ("w1min_distance_shrinks", {"transport": lambda n, k: falling(n, k) + 0.2 * (n == 1.5)}, "partly"),
-    ("w1min_distance_shrinks", {"transport": rising}, "not reproduced"),
+    ("w1min_distance_shrinks", {"transport": rising}, "does not transfer"),
     ("mmdmin_distance_falls", {"mmd_squared": falling}, "reproduced"),
-    ("mmdmin_distance_falls", {"mmd_squared": rising}, "not reproduced"),
+    ("mmdmin_distance_falls", {"mmd_squared": rising}, "does not transfer"),
     ("w1min_output_distance_bump", {"output_distance": bump}, "reproduced"),
     ("w1min_output_distance_bump", {"output_distance": falling}, "partly"),
-    ("w1min_output_distance_bump", {"output_distance": rising}, "not reproduced"),
+    ("w1min_output_distance_bump", {"output_distance": rising}, "does not transfer"),
     ("w1min_risk_improves", {"error_change": falling}, "reproduced"),
-    ("w1min_risk_improves", {"error_change": rising}, "not reproduced"),
+    ("w1min_risk_improves", {"error_change": rising}, "does not transfer"),
     ("mmdmin_output_distance_rises", {"output_distance": rising, "mmd_squared": falling}, "reproduced"),
     ("mmdmin_output_distance_rises", {"output_distance": rising, "mmd_squared": rising}, "partly"),
-    ("mmdmin_output_distance_rises", {"output_distance": falling, "mmd_squared": falling}, "not reproduced"),
+    ("mmdmin_output_distance_rises", {"output_distance": falling, "mmd_squared": falling}, "does not transfer"),
     ("mmdmin_unreliable", {"error_change": HELD}, "reproduced"),
     ("mmdmin_unreliable", {"error_change": HARMED}, "partly"),
-    ("mmdmin_unreliable", {"error_change": falling}, "not reproduced"),
+    ("mmdmin_unreliable", {"error_change": falling}, "does not transfer"),
     ("alignment_alone_misleads", {"transport": falling, "output_distance": rising, "error_change": rising},
      "reproduced"),
     ("alignment_alone_misleads", {"transport": rising, "output_distance": falling, "error_change": rising},
-     "not reproduced"),
+     "does not transfer"),
     ("w1min_against_mmdmin", {"error_change": {"w1min": 0.01, "mmdmin": 0.05}}, "reproduced"),
-    ("w1min_against_mmdmin", {"error_change": {"w1min": 0.05, "mmdmin": 0.01}}, "not reproduced"),
+    ("w1min_against_mmdmin", {"error_change": {"w1min": 0.05, "mmdmin": 0.01}}, "does not transfer"),
     ("vision_rounds_are_ranked", {"output_distance": rising, "transport": 0.1, "error_change": rising}, "reproduced"),
     ("vision_rounds_are_ranked", {"output_distance": falling, "transport": 0.1, "error_change": rising},
-     "not reproduced"),
+     "does not transfer"),
     ("vision_rounds_are_bounded", {"risk_change": 0.1}, "reproduced"),
-    ("vision_rounds_are_bounded", {"risk_change": 1000.0}, "not reproduced"),
+    ("vision_rounds_are_bounded", {"risk_change": 1000.0}, "does not transfer"),
 ]  # fmt: skip
 
 
@@ -71,19 +71,19 @@ CASES = [
     ("name", "changes", "verdict"), CASES, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_a_rule_follows_the_records(name, changes, verdict):
-    finding = CLAIM[f"{name}_on_emoji"].judge({"active": rows(**changes)})
+    finding = CLAIM[f"{name}_on_other_data"].judge({"active": rows(**changes)})
     assert finding.verdict == verdict, finding
-    assert finding.runs > 0
+    assert finding.cases > 0
     assert finding.why.endswith(".")
 
 
 @pytest.mark.parametrize(("risk", "verdict"), [
     (lambda n, k: 0.2, "partly"),  # both readings steady, the first outside 5 to 9
-    (lambda n, k: 0.002 * 4**n, "not reproduced"),
+    (lambda n, k: 0.002 * 4**n, "does not transfer"),
 ])  # fmt: skip
 def test_both_readings_of_the_ratio(risk, verdict):
     changes = {"output_distance": 6.0, "transport": 0.5, "mmd_squared": 0.5, "sensitivity_target": 3.0}
-    finding = CLAIM["bound_ratio_on_emoji"].judge({"active": rows(error_change=risk, risk_change=risk, **changes)})
+    finding = CLAIM["bound_ratio_on_other_data"].judge({"active": rows(error_change=risk, risk_change=risk, **changes)})
     assert finding.verdict == verdict, finding
     assert "Proxy/|Delta R| [p.p.]" in finding.measured
     assert "B/|Delta R| [nats]" in finding.measured
@@ -92,24 +92,24 @@ def test_both_readings_of_the_ratio(risk, verdict):
 def test_the_published_ratio_in_range_is_reproduced():
     """Proxy = 6 + c_h 3 0.5 with c_h = 4, that is 12; 2 points give a ratio of 6."""
     changes = {"output_distance": 6.0, "transport": 0.5, "mmd_squared": 0.25, "sensitivity_target": 3.0}
-    found = CLAIM["bound_ratio_on_emoji"].judge({"active": rows(error_change=0.02, risk_change=0.5, **changes)})
+    found = CLAIM["bound_ratio_on_other_data"].judge({"active": rows(error_change=0.02, risk_change=0.5, **changes)})
     assert found.verdict == "reproduced", found
-    assert found.measured.startswith("Proxy/|Delta R| [p.p.] 6 to 6 (w1min), 6 to 6 (mmdmin)")
+    assert found.measured.startswith("emoji: Proxy/|Delta R| [p.p.] 6 to 6 (w1min), 6 to 6 (mmdmin)")
 
 
 @pytest.mark.parametrize(("error", "harm", "verdict"), [
     ({"w1min": 0.3, "mmdmin": 0.3, "random": 0.4}, {"w1min": 0.01, "mmdmin": 0.01, "random": 0.05}, "reproduced"),
-    ({"w1min": 0.3, "mmdmin": 0.3, "random": 0.4}, {"w1min": 0.05, "mmdmin": 0.01, "random": 0.02}, "partly"),
+    ({"w1min": 0.3, "mmdmin": 0.3, "random": 0.4}, {"w1min": 0.05, "mmdmin": 0.01, "random": 0.02}, "not reproduced"),
     ({"w1min": 0.4, "mmdmin": 0.4, "random": 0.3}, {"w1min": 0.05, "mmdmin": 0.05, "random": 0.01}, "not reproduced"),
     (0.4, wobbling, "not reproduced"),
 ])  # fmt: skip
 def test_policies_are_compared_with_random(error, harm, verdict):
-    found = CLAIM["policies_against_random_on_emoji"].judge({"active": rows(target_error=error, error_change=harm)})
+    found = CLAIM["policies_against_random"].judge({"active": rows(target_error=error, error_change=harm)})
     assert found.verdict == verdict, found
 
 
 def test_a_distance_that_falls_by_size_alone_is_said_to():
-    shrinks = CLAIM["w1min_distance_shrinks_on_emoji"].judge
+    shrinks = CLAIM["w1min_distance_shrinks_on_other_data"].judge
     assert "size alone" in shrinks({"active": rows(transport=falling, held_out_transport=falling)}).why
     assert "size alone" not in shrinks({"active": rows(transport=falling, held_out_transport=0.1)}).why
     assert "size alone" not in shrinks({"active": rows(transport=rising, held_out_transport=falling)}).why
@@ -117,7 +117,7 @@ def test_a_distance_that_falls_by_size_alone_is_said_to():
 
 def test_a_policy_that_was_not_run_is_named():
     only = [r for r in rows() if r["config"]["policy"] == "w1min"]
-    finding = CLAIM["mmdmin_unreliable_on_emoji"].judge({"active": only})
+    finding = CLAIM["mmdmin_unreliable_on_other_data"].judge({"active": only})
     assert finding.verdict == "not run here"
     assert "mmdmin" in finding.why
 

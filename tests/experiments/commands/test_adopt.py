@@ -36,4 +36,4 @@ def test_records_tables_figures_ledger_and_readme_follow(copy):
     for name in ("records/ridge.jsonl", "tables/ridge-scaling.md"):
         assert (copy / "results" / name).read_text() == (ROOT / "results" / name).read_text()
     assert (copy / "results" / "figures" / "slopes.png").exists()
-    assert "claims: " in (copy / "README.md").read_text()
+    assert "Paper: " in (copy / "README.md").read_text()

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from experiments.benchmarks.case import BenchmarkCase, Target
+from experiments.benchmarks import BenchmarkCase, Target
 from experiments.commands import benchmark
 from experiments.commands.benchmark import cases
 from experiments.engine.records import ROOT
@@ -23,7 +23,7 @@ def command(*arguments):
 def test_contenders_of_a_case_agree():
     """At the smoke sizes geomloss's annealing error is the largest difference."""
     for case in cases("smoke"):
-        contenders = case.contenders(torch.Generator().manual_seed(0))
+        contenders = case.calls(torch.Generator().manual_seed(0))
         assert not case.once or list(contenders) == ["ours"]
         values = {name: contender() for name, contender in contenders.items() if name != "three bare products"}
         for value in values.values():
@@ -63,7 +63,7 @@ def test_peak_memory_is_that_of_the_contender(monkeypatch):
         return float(torch.ones(50_000_000).sum())  # 200 MB
 
     contenders = {"ours": hungry, "peer": lambda: 1.0}
-    case = BenchmarkCase("hungry", "", lambda _: contenders, (Target("peer", "memory", at_least=2),))
+    case = BenchmarkCase("hungry", "", lambda _: (), contenders, (Target("peer", "memory", at_least=2),))
     monkeypatch.setattr(benchmark, "_named", lambda name, profile: case)
     assert benchmark._here("smoke", 0, "hungry", "ours").peak == pytest.approx(2e8, rel=0.1)
     assert benchmark._here("smoke", 0, "hungry", "peer").peak < 2e7
@@ -72,12 +72,13 @@ def test_peak_memory_is_that_of_the_contender(monkeypatch):
 def test_only_the_inputs_of_the_measured_case_are_drawn(monkeypatch):
     drawn = []
 
-    def contenders(_):
+    def inputs(_):
         drawn.append("own")
-        return {"ours": lambda: 2.0}
+        return (2.0,)
 
-    others = [BenchmarkCase("other", "", lambda _: pytest.fail("drew the inputs of another case"))]
-    monkeypatch.setattr(benchmark, "cases", lambda profile: [*others, BenchmarkCase("own", "", contenders)])
+    ours = {"ours": lambda value: value}
+    others = [BenchmarkCase("other", "", lambda _: pytest.fail("drew the inputs of another case"), ours)]
+    monkeypatch.setattr(benchmark, "cases", lambda profile: [*others, BenchmarkCase("own", "", inputs, ours)])
     value, seconds, _ = benchmark._here("smoke", 0, "own", "ours")
     assert value == 2.0
     assert 0 <= seconds < 1
@@ -85,7 +86,7 @@ def test_only_the_inputs_of_the_measured_case_are_drawn(monkeypatch):
 
 
 def test_a_long_case_is_called_once_and_elsewhere(monkeypatch):
-    case = BenchmarkCase("long", "", lambda _: pytest.fail("drew its inputs here"), once=True)
+    case = BenchmarkCase("long", "", lambda _: pytest.fail("drew its inputs here"), {"ours": float}, once=True)
     monkeypatch.setattr(benchmark, "_elsewhere", lambda *_: benchmark.MeasuredCall(3.0, 200.0, 1e9))
     (row,) = benchmark.measure(case, "smoke", 0)
     assert (row["value"], row["seconds"], row["peak_bytes"], row["time_ratio"]) == (3.0, 200.0, 1e9, 1.0)
@@ -93,7 +94,7 @@ def test_a_long_case_is_called_once_and_elsewhere(monkeypatch):
 
 def test_targets_are_judged(monkeypatch):
     targets = (Target("peer", "time", at_least=1e9), Target("ours", "bytes", at_most=3e9))
-    case = BenchmarkCase("x", "", lambda _: {"ours": lambda: 1.0, "peer": lambda: 2.0}, targets)
+    case = BenchmarkCase("x", "", lambda _: (), {"ours": lambda: 1.0, "peer": lambda: 2.0}, targets)
     monkeypatch.setattr(benchmark, "_elsewhere", lambda *_: benchmark.MeasuredCall(0.0, 0.0, 1e6))
     ours, peer = benchmark.measure(case, "smoke", 0)
     assert ours["targets"][0]["met"]

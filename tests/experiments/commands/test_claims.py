@@ -7,10 +7,13 @@ from collections import Counter
 import pytest
 
 from experiments.__main__ import main
-from experiments.claims.ledger import VERDICTS, Claim, Finding
+from experiments.claims.ledger import Claim
+from experiments.claims.rule import VERDICTS, parse_rule
 from experiments.commands import claims
 from experiments.engine.records import RECORDS, write_records
 
+KEYS = ["claim", "name", "label", "whose", "published", "rule", "measured", "cases", "verdict", "why", "rule_digest",
+        "rule_commit", "data_seen", "replications"]  # fmt: skip
 FILES = ("claims.md", "claims.json", "README.md")
 
 
@@ -34,23 +37,35 @@ def test_no_cell_is_empty_and_every_verdict_is_known(ledger):
     rows = json.loads(ledger[1])
     assert len(rows) == len(claims.all_claims())
     for row in rows:
-        assert list(row) == ["claim", "name", "label", "published", "measured", "runs", "verdict", "why"]
-        assert all(str(value).strip() for value in row.values()), row
+        assert list(row) == KEYS
+        assert all(str(row[key]).strip() for key in KEYS[:11]), row
         assert row["verdict"] in VERDICTS
-        assert row["runs"] >= 0
+        assert row["cases"] >= 0
+        assert bool(row["replications"]) <= (row["whose"] != "paper")
 
 
 def test_markdown_has_one_line_per_claim_in_the_order_of_the_labels(ledger):
     page, rows = ledger[0], json.loads(ledger[1])
     lines = page.splitlines()
-    table = [line for line in lines if line.startswith("| ")]
-    assert len(table) == len(rows) + 2
-    assert {line.replace("\\|", "").count("|") for line in table} == {8}
-    assert table[0] == "| claim | paper's label | published | measured | cases | verdict | why |"
+    table = [line for line in lines if line.startswith("| ")][: len(rows) + 2]
+    assert {line.replace("\\|", "").count("|") for line in table} == {11}
+    assert table[0] == (
+        "| claim | paper's label | whose | published | measured | cases | verdict | why | rule | fixed at |"
+    )
     assert "A case is" in lines[0]
     assert [row["label"] for row in rows] == sorted(row["label"] for row in rows)
-    counts = Counter(row["verdict"] for row in rows)
-    assert all(f"{counts[verdict]} {verdict}" in lines[0] for verdict in VERDICTS)
+    counts = Counter((row["whose"], row["verdict"]) for row in rows)
+    for (whose, verdict), count in counts.items():
+        assert f"{count} {verdict}" in lines[0].split(f"{whose.capitalize()}: ")[1].split(").")[0]
+
+
+def test_what_is_left_out_stands_below_with_its_reason(ledger):
+    page = ledger[0].split("Left out: ")[1]
+    assert "| paper's label | says | why it is left out |" in page
+    for label, says, why in claims.left_out().rows:
+        assert f"| {label} | {says} | {why} |" in page
+        assert says.endswith(".")
+        assert why.endswith(".")
 
 
 def test_the_same_bytes_twice(ledger, tmp_path):
@@ -58,8 +73,19 @@ def test_the_same_bytes_twice(ledger, tmp_path):
 
 
 def test_committed_ledger_is_that_of_the_committed_records(ledger):
-    folders = (claims.RESULTS, claims.RESULTS, claims.README.parent)
-    assert [(folder / name).read_text() for folder, name in zip(folders, FILES, strict=True)] == ledger
+    """But for the commits of rules, which a ledger that is committed together with a rule cannot know yet."""
+    committed, found = json.loads((claims.RESULTS / "claims.json").read_text()), json.loads(ledger[1])
+    told = [{**row, **{key: known[key] for key in ("rule_commit", "data_seen")}}
+            for row, known in zip(found, committed, strict=True)]  # fmt: skip
+    assert told == committed
+    assert claims.page(told) == (claims.RESULTS / "claims.md").read_text()
+    assert ledger[2] == claims.README.read_text()
+
+
+def test_committed_commits_of_rules_are_those_of_history(ledger):
+    for known, row in zip(claims.committed_rows(), json.loads(ledger[1]), strict=True):
+        if known["rule_commit"] and row["rule_commit"]:
+            assert (known["rule_commit"], known["data_seen"]) == (row["rule_commit"], row["data_seen"]), row["name"]
 
 
 def test_the_readme_has_the_main_claims(ledger):
@@ -98,24 +124,35 @@ def test_another_profile_leaves_the_repository_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "README", tmp_path / "README.md")
     (tmp_path / "README.md").write_text(page := "<!-- headlines:begin -->\nold\n<!-- headlines:end -->\n")
     write_records([{"run_id": "a", "profile": "paper"}], tmp_path / "records" / "toy.jsonl")
-    paper = ["claims", "--records", str(tmp_path / "records"), "--profile", "paper"]
+    paper = ["claims", "--incomplete", "--records", str(tmp_path / "records"), "--profile", "paper"]
     with pytest.raises(SystemExit, match="the ledger in results is that of cpu: name a folder for paper by --output"):
         main(paper)
     main([*paper, "--output", str(tmp_path / "paper")])
     assert (tmp_path / "README.md").read_text() == page
-    assert (tmp_path / "paper" / "claims.md").read_text().startswith("0 claims")
+    assert (tmp_path / "paper" / "claims.md").read_text().startswith("Paper: 0 claims")
     main([*paper, "--output", str(tmp_path / "paper"), "--readme", str(tmp_path / "README.md")])
     assert "old" not in (tmp_path / "README.md").read_text()
 
 
-def test_a_judge_sees_the_records():
-    def judge(records):
-        return Finding(f"{len(records['toy'])} records", len(records["toy"]), "reproduced", "Counted.")
+def test_a_rule_without_a_commit_is_named(tmp_path, capsys, monkeypatch):
+    made = [Claim("rules_alone", "tab:x", "It counts.", "2", "ours", parse_rule("interval_over_seeds", RULE))]
+    monkeypatch.setattr(claims, "all_claims", lambda: made)
+    monkeypatch.setattr(claims, "HEADLINES", ())
+    run(tmp_path)
+    assert "1 rules have no commit: commit experiments/claims/rules" in capsys.readouterr().out
+    (row,) = json.loads((tmp_path / "claims.json").read_text())
+    assert (row["rule_commit"], row["data_seen"]) == ("", "")
+    assert "| not committed |" in (tmp_path / "claims.md").read_text()
 
-    claim = Claim("counted", "tab:x", "It counts.", "2", judge)
-    (row,) = claims.judged([claim], {"toy": [{}, {}]})
-    assert (row["measured"], row["runs"], row["verdict"]) == ("2 records", 2, "reproduced")
-    assert claims.summary([row]).startswith("1 claims: 1 reproduced, 0 partly")
+
+RULE = {"with": {"num_seeds": 2, "draws": 10}, "reproduced": [["coverage", "at least", 0.95]]}
+
+
+def test_the_page_says_what_existed_when_a_rule_was_fixed():
+    row = {"rule_commit": "0123456789", "data_seen": "emoji, a to b; acs"}
+    assert claims._fixed_at(row) == "0123456, after emoji, a to b; acs"
+    assert claims._fixed_at({**row, "data_seen": "none"}) == "0123456, before any of its data"
+    assert claims._fixed_at({**row, "data_seen": "all"}) == "0123456, its data existed"
 
 
 def test_the_default_folder_holds_the_records():

@@ -28,7 +28,8 @@ def configs(tmp_path):
 
 def finish(run, runs):
     """A stored record without the computation."""
-    RunDirectory.of(run, runs).finish({"run_id": run.run_id, "config": run.values, "metrics": {}})
+    about = {"run_id": run.run_id, "config": run.values, "metrics_version": run.metrics_version}
+    RunDirectory.of(run, runs).finish({**about, "metrics": {}})
 
 
 def collected(tmp_path, configs, runs, **options):

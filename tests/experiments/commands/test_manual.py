@@ -1,4 +1,4 @@
-"""The manual builds without a warning, and documents our `trace` and not the standard library's."""
+"""The manual builds without a warning, opens with a guide, and documents our `trace`, not the standard library's."""
 
 import ast
 import importlib
@@ -12,11 +12,14 @@ import pytest
 
 import trace
 import trace.estimators
+from experiments.__main__ import COMMANDS
+from experiments.engine.registry import summaries
 
 ROOT = Path(__file__).resolve().parents[3]
+GUIDE = ROOT / "experiments" / "site" / "manual" / "guide.md"
 MAIN = [
     *("adapters", "diagnostic", "features", "losses", "sample", "scores", "settings", "tracking"),
-    *("gate.policy", "gate.verdict", "selection.w1min", "selection.mmdmin", "training.fit", "training.stack"),
+    *("gate.policy", "selection.w1min", "selection.mmdmin", "training.fit", "training.stack"),
     *("stats.bootstrap", "stats.conformal", "stats.metrics", "report.text", "report.page", "report.verdict"),
 ]
 """Modules that users import from."""
@@ -41,12 +44,37 @@ def entry(page, name):
 
 
 def test_every_module_has_a_page(manual):
-    sources = {p.relative_to(ROOT / "trace").with_suffix("") for p in (ROOT / "trace").rglob("*.py")}
-    expected = {"trace" if str(s) == "__init__" else f"trace/{s}".removesuffix("/__init__") for s in sources}
+    sources = [path for package in ("trace", "experiments") for path in (ROOT / package).rglob("*.py")]
+    names = {str(path.relative_to(ROOT).with_suffix("")).removesuffix("/__init__") for path in sources}
     pages = {str(p.relative_to(manual).with_suffix("")) for p in manual.rglob("*.html")}
-    assert pages == (expected - {"trace/__main__"}) | {"index"}
+    assert pages == {name for name in names if not name.endswith("__main__")} | {"index"}
     assert "Theoretical Risk Attribution" in (manual / "trace.html").read_text()
     assert "diagnostic.html" in (manual / "trace.html").read_text()
+
+
+def test_it_opens_with_a_guide_whose_code_runs_and_whose_links_resolve(manual, capsys):
+    page = (manual / "index.html").read_text()
+    assert page.index("An update, in Python") < page.index("An experiment, from run to verdict")
+    assert page.index("An experiment, from run to verdict") < page.index("All modules")
+    for target in re.findall(r'href="([^"#:$]+)"', page):
+        assert (manual / target).exists(), target
+    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    exec(compile(code, GUIDE.name, "exec"), {})
+    terms, decision = capsys.readouterr().out.splitlines()
+    assert "'model_change': 2.0" in terms
+    assert decision == "reject"
+    for command in re.findall(r"python -m experiments (\w+)", GUIDE.read_text()):
+        assert command in summaries(COMMANDS)
+
+
+def test_commands_are_shown_as_code(manual):
+    page = (manual / "experiments" / "commands" / "list.html").read_text()
+    assert re.search(r"<code>python -m experiments list\s*</code>", re.sub(r"</?span[^>]*>", "", page))
+
+
+def test_nothing_says_where_it_was_made(manual):
+    for path in (*manual.rglob("*.html"), manual / "search.js"):
+        assert str(ROOT) not in path.read_text(), path
 
 
 @pytest.mark.parametrize("module", [trace, trace.estimators], ids=["trace", "estimators"])

@@ -58,3 +58,5 @@ def test_the_command_of_a_variant(tmp_path, capsys):
     )
     main(["status", "ridge", "config=smoke", "--runs", str(tmp_path)])
     assert "1 of 2 done, 1 missing" in capsys.readouterr().out
+    main(["status", "ridge", "config=smoke", "angle=45", "--runs", str(tmp_path)])
+    assert capsys.readouterr().out.startswith("ridge, 1 of the grid's 2 runs [####")

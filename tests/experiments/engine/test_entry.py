@@ -39,5 +39,5 @@ def test_mistakes_are_one_sentence():
 def test_inherited_keys_keep_their_meaning(capsys):
     main("active", ["--help"])
     page = capsys.readouterr().out
-    assert "The frozen timm backbone." in page
+    assert "The frozen timm backbone;" in page
     assert "Labels that each round adds." in page

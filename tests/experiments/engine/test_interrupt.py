@@ -1,5 +1,6 @@
 """Warnings wait for the end of a step, and a run goes on from exactly there."""
 
+import io
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import torch
 
 from experiments.engine.interrupt import Warned, uninterrupted
 from experiments.engine.records import ROOT
+from experiments.engine.shared import unsealed
 from experiments.engine.store import RunDirectory
 from tests.experiments.toy import TOY, grid
 
@@ -39,7 +41,7 @@ def test_a_warned_run_goes_on_from_its_step(tmp_path, counter, number, launcher)
     else:
         process.send_signal(signal.SIGINT)  # the launcher ends its workers with SIGTERM
         assert "the same command goes on" in process.communicate()[1]
-    kept = torch.load(directory.checkpoint_path)["step"]
+    kept = torch.load(io.BytesIO(unsealed(directory.checkpoint_path)))["step"]
     assert 13 <= kept < 20
     assert steps_of(directory) == list(range(kept))
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from experiments.engine import records
+from experiments.engine.manifests import write_record
 from experiments.engine.records import (
     provenance,
     read_records,
     run_id,
     significant,
-    write_record,
 )
 
 

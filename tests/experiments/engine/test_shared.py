@@ -2,13 +2,14 @@
 
 import multiprocessing
 import os
-import time
+import shutil
 from typing import NamedTuple
 
 import pytest
 import torch
 
-from experiments.engine.shared import locked, shared, tensor_digest
+from experiments.engine.leases import acquire
+from experiments.engine.shared import shared, tensor_digest
 
 
 class Pair(NamedTuple):
@@ -52,7 +53,7 @@ def test_a_damaged_file_is_computed_again(tmp_path, damage, capsys):
     path.write_bytes(damage(path.read_bytes()))
     assert shared(tmp_path, "a", {}, count(calls, [1.0, 2.0])) == [1.0, 2.0]
     assert len(calls) == 2
-    assert ("was damaged" in capsys.readouterr().err) == bool(damage(b"x" * 200))
+    assert "was damaged and is computed again" in capsys.readouterr().err
     assert shared(tmp_path, "a", {}, count(calls, [3.0])) == [1.0, 2.0]
 
 
@@ -71,42 +72,53 @@ def test_a_failure_stores_nothing(tmp_path):
     assert shared(tmp_path, "a", {}, lambda: 4) == 4
 
 
-def slow(folder, log):
+def share(folder, log, others, started):
+    """Compute until everybody else has begun to wait, or has computed too."""
+
     def compute():
         with open(log, "a") as file:
             file.write(f"{os.getpid()}\n")
-        time.sleep(0.5)
+        for _ in range(others):
+            started.acquire()
         return 7
 
+    started.release()
     assert shared(folder, "a", {"k": 1}, compute) == 7
 
 
-def test_two_processes_compute_once(tmp_path):
-    log = tmp_path / "log"
-    workers = [multiprocessing.get_context("spawn").Process(target=slow, args=(tmp_path, log)) for _ in range(3)]
+def test_several_processes_compute_once(tmp_path):
+    context, log = multiprocessing.get_context("spawn"), tmp_path / "log"
+    started = context.Semaphore(0)
+    workers = [context.Process(target=share, args=(tmp_path, log, 3, started)) for _ in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
         assert worker.exitcode == 0
     assert len(log.read_text().splitlines()) == 1
+    assert [path.suffix for path in (tmp_path / "a").iterdir()] == [".pt"]
 
 
-def test_a_lock_says_what_it_waits_for(tmp_path, capsys):
-    path = tmp_path / "lock"
-    with locked(path, waiting="nobody is here"):
-        held = multiprocessing.get_context("spawn").Process(target=hold, args=(path, tmp_path / "said"))
-        held.start()
-        time.sleep(4)
-        assert not (tmp_path / "said").exists()
-    held.join()
-    assert (tmp_path / "said").exists()
-    assert "nobody" not in capsys.readouterr().err
+def test_of_two_that_compute_after_all_the_first_decides(tmp_path):
+    """As where the first was paused for so long that it was taken for gone."""
+    calls = []
+
+    def paused():
+        (lease,) = tmp_path.glob("a/*.lease")
+        shutil.rmtree(lease)
+        assert shared(tmp_path, "a", {}, count(calls, 2.0)) == 2.0
+        return 1.0
+
+    assert shared(tmp_path, "a", {}, paused) == 2.0
+    assert shared(tmp_path, "a", {}, count(calls, 3.0)) == 2.0
+    assert calls == [2.0]
 
 
-def hold(path, said):
-    with locked(path, waiting="somebody else is here"):
-        said.touch()
+def test_what_is_there_is_read_without_a_lease(tmp_path):
+    assert shared(tmp_path, "a", {}, lambda: 4) == 4
+    (path,) = tmp_path.glob("a/*.pt")
+    with acquire(path.with_suffix(".lease")):
+        assert shared(tmp_path, "a", {}, lambda: 5) == 4
 
 
 def test_digests_tell_type_shape_and_content_apart():

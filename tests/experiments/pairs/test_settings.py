@@ -30,6 +30,7 @@ CHANGES = {
     "distance": "wasserstein1",
     "epsilon": 0.5,
     "num_iters": 7,
+    "tol": 1e-3,
     "kernel": "laplace",
     "bandwidth": 0.7,
     "mmd_samples": 11,
@@ -37,6 +38,7 @@ CHANGES = {
     "remainders": "paper",
     "w1_constant": 3.0,
     "mmd_constant": 2.5,
+    "input_diameter": 9.0,
 }
 
 

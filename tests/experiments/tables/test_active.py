@@ -4,7 +4,7 @@ import pytest
 
 from experiments.analysis.cells import MISSING
 from experiments.engine.errors import UserError
-from experiments.tables.active import combined, main, ranks, terms
+from experiments.tables.active import active_replications, combined, main, ranks, terms
 from tests.experiments.analysis.synthetic_records import COLUMNS, REMAINDERS
 
 
@@ -90,3 +90,20 @@ def test_two_settings_of_one_run_are_refused():
         page["config"]["lr"] = lr
     with pytest.raises(UserError, match=r"policy w1min, seed 0.* differ in lr: 0.003 and 0.01\..*configs/active/NAME"):
         terms(swept)
+
+
+def test_policies_against_chance_on_every_replication():
+    def run(policy, seed, data, error):
+        return record(policy, seed, data=data, error_change=lambda n, k: error + 0.001 * k * n)
+
+    found = [run("random", seed, data, 0.05) for seed in range(4) for data in ("emoji", "pacs")]
+    found += [run("w1min", seed, "emoji", 0.03) for seed in range(4)]
+    found += [run("w1min", seed, "pacs", 0.09) for seed in range(3)]
+    table = active_replications(found)
+    assert [row[:3] for row in table.rows] == [
+        ["emoji", "w1min", "4"],
+        ["pacs", "w1min", "3"],
+        ["mean of 2 data sets", "w1min", ""],
+    ]
+    assert [row[3].split(" ")[0] for row in table.rows] == ["-2.00", "+4.00", "+1.00"]
+    assert [row[3].split("]")[1] for row in table.rows] == [" better", " worse", ""]

@@ -6,10 +6,9 @@ import pytest
 import torch
 from pandas import DataFrame
 
-from experiments.analysis.benchmark import order_of_growth
 from experiments.benchmarks.growth import ESTIMATORS, SIZES, Inputs, growth
 from experiments.figures.benchmark import growth as drawn
-from experiments.tables.benchmark import DOMAINNET
+from experiments.tables.benchmark import DOMAINNET, order_of_growth
 from experiments.tables.benchmark import growth as table
 
 

@@ -2,20 +2,22 @@
 
 import pytest
 
-from experiments.analysis.gate import SCORES, THRESHOLDS, alarm, lead, resolvable, subsets
+from experiments.analysis.gate import SCORES, THRESHOLDS, alarm, ceiling, lead, resolvable, subsets
 from experiments.engine.errors import UserError
-from experiments.tables.gate import gate_controls, gate_paired, gate_tau, gate_tau_main
+from experiments.figures.gate import gate_replications as drawn
+from experiments.tables.gate import gate_controls, gate_paired, gate_replications, gate_tau, gate_tau_main
 from tests.experiments.analysis.synthetic_records import COLUMNS, REMAINDERS
 
 HARM = [0.0, 0.01, 0.04, 0.08, 0.12, 0.2, 0.3]
 EXTRA = ("disagreement_target", "negative_msp_source", "negative_msp_target", "entropy_source", "energy_source", "atc",
-         "doc", "cot", "mano", "target_error")  # fmt: skip
+         "doc", "cot", "mano", "target_error", "anchor_error_plug_in", "error_change_first",
+         "error_change_second")  # fmt: skip
 
 
 PLAIN = {"rehearsal": 0.0, "distill": 0.0, "constant": 0.0, "relabelled": [], "reference": False}
 
 
-def updates_of(seed, *, control=False, made=None, data="emoji", **changes):
+def updates_of(seed, *, control=False, made=None, data="emoji", arch="", profile="cpu", **changes):
     """The records of one seed; scores are functions of the harm that a candidate does.
 
     ``made`` are the keys of a kind of control.
@@ -30,11 +32,12 @@ def updates_of(seed, *, control=False, made=None, data="emoji", **changes):
     made = made or ({"rehearsal": 0.5} if control else {})
     return [
         {
-            "run_id": f"{data} {seed} {'-'.join(made) or 'plain'} {i}",
+            "run_id": f"{data} {arch} {seed} {'-'.join(made) or 'plain'} {i}",
             "experiment": "gate",
-            "profile": "cpu",
+            "profile": profile,
             "config": {
                 "data": data,
+                "arch": arch,
                 "seed": seed,
                 "c_h": 1.0,
                 "candidate": {**PLAIN, **made, "name": f"{'-'.join(made) or 'plain'}-{i}"},
@@ -66,8 +69,18 @@ def test_a_perfect_and_a_backward_score():
     assert cell(table, "rho, signed", score="anchor disagreement").startswith("1.00 [")
     assert cell(table, "rho, signed", score="COT").startswith("-1.00 [")
     assert cell(table, "AUROC at 0.13", score="COT") == "0.00 [0.00, 0.00]"
-    assert cell(table, "rho, paper", score="TRACE-W") == "0.944"
-    assert len(table.rows) == len(SCORES)
+    assert table.rows[0] == [
+        "domainnet, published",
+        "TRACE gate score",
+        "not printed",
+        "0.944",
+        "not printed",
+        "1.000",
+        "20",
+    ]
+    assert table.rows[1][1:6:2] == ["-MSP, side not named", "-0.874", "0.980"]
+    assert len(table.rows) == 2 + len(SCORES)
+    assert {row[0] for row in table.rows[2:]} == {"emoji, fine-tunes"}
 
 
 def test_signed_and_absolute_differ_where_updates_help():
@@ -79,9 +92,9 @@ def test_signed_and_absolute_differ_where_updates_help():
 
 def test_thresholds_count_harm_and_say_where_there_is_none():
     table = gate_tau(updates(4))
-    assert len(table.rows) == len(THRESHOLDS) * len(SCORES)
+    assert len(table.rows) == 2 * 3 + len(THRESHOLDS) * len(SCORES)
     assert cell(table, "harmful", tau="0.10", score="TRACE-W") == "43%"
-    assert cell(table, "paper", tau="0.13", score="-MSP on source") == "0.980 / 0.986"
+    assert table.rows[3] == ["domainnet, published", "0.13", "55%", "-MSP, side not named", "0.980", "0.986"]
     calm = gate_tau(updates(4, error_change=lambda h, k: 0.001 * h))
     assert "one class only" in cell(calm, "AUROC", tau="0.10", score="TRACE-W")
 
@@ -97,7 +110,7 @@ def test_msp_stands_in_both_signs():
 
 
 def test_a_better_and_an_equal_score_are_told_apart():
-    noisy = {"output_distance": lambda h, k: h * (1 if k % 2 else -1), "transport": 0.0, "mmd_squared": 0.0}
+    noisy = {"output_distance": lambda h, k: -h - 0.01 * k, "transport": 0.0, "mmd_squared": 0.0}
     table = gate_paired(updates(6, **noisy))
     better = {"candidates": "emoji, fine-tunes", "against": "TRACE-W", "score": "anchor disagreement"}
     assert "rho" in cell(table, "resolvable", **better)
@@ -153,7 +166,7 @@ def test_a_table_of_controls_without_controls_says_so():
 
 def test_controls_stand_in_a_block_of_their_own():
     table = gate_tau_main(updates(4, control=lambda seed: seed > 1))
-    assert {row[0] for row in table.rows} == {"emoji, fine-tunes", "emoji, with controls"}
+    assert {row[0] for row in table.rows} == {"domainnet, published", "emoji, fine-tunes", "emoji, with controls"}
     assert cell(table, "updates", candidates="emoji, fine-tunes", score="COT") == "14"
 
 
@@ -185,3 +198,46 @@ def test_two_settings_of_one_update_are_refused():
 def test_abbreviations_are_spelt_out():
     for table in (gate_tau_main(updates(1)), gate_controls([*updates(1), *updates_of(0, control=True)])):
         assert "ATC average thresholded confidence" in table.caption
+
+
+def replicated():
+    """Two backbones of one data set, on one of which a score is backwards, and a table with a score of its own."""
+    return [
+        *updates(4, arch="lite", output_distance=lambda h, k: h, transport=0.0),
+        *updates(4, arch="wide", output_distance=lambda h, k: -h, transport=0.0),
+        *updates(4, data="acs", output_distance=lambda h, k: h, transport=0.0, cbpe=lambda h, k: -h),
+    ]
+
+
+def test_replications_of_one_data_set_count_as_one():
+    table = gate_replications(replicated())
+    rho = {row[0]: row[3] for row in table.rows if row[1] == "model change"}
+    assert [rho[title].split(" ")[0] for title in ("emoji, lite", "emoji, wide", "acs")] == ["1.00", "-1.00", "1.00"]
+    assert rho["mean of 2 data sets"].startswith("0.50 [")
+    assert [row[0] for row in table.rows if row[1] == "CBPE"] == ["acs", "one data set"]
+    assert cell(table, "AUROC at 0.01", replication="acs", score="CBPE") == "0.00 [0.00, 0.00]"
+    calm = gate_replications(updates(4, error_change=lambda h, k: 0.001 * h))
+    assert "one class only" in cell(calm, "AUROC at 0.13", replication="emoji", score="TRACE-W")
+
+
+def test_the_figure_of_replications_has_a_number_for_every_score_and_replication():
+    (ax, bar) = drawn(replicated()).axes
+    assert [label.get_text() for label in ax.get_xticklabels()] == [
+        "acs",
+        "emoji\nlite",
+        "emoji\nwide",
+        "mean of data sets",
+    ]
+    assert len(ax.texts) == 4 * len(SCORES) + 2  # CBPE on acs alone
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names.index("model change") > names.index("anchor disagreement")
+    assert "Spearman" in bar.get_ylabel()
+
+
+def test_the_ceiling_is_that_of_noise_between_halves():
+    (_, frame), *_ = subsets(updates(4))
+    assert ceiling(frame) == 1.0
+    noisy = frame.assign(error_change_second=[0.0, 0.01, 0.12, 0.08, 0.04, 0.3, 0.2] * 4)
+    r = 1 - 6 * (4 + 4 + 1 + 1) / (7 * 48)
+    assert ceiling(noisy) == pytest.approx((2 * r / (1 + r)) ** 0.5)
+    assert ceiling(frame.assign(error_change_second=-frame["error_change_first"])) == 0.0

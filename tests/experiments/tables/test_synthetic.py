@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.mark.parametrize("label", ["combined-excerpt", "rank-power", "coverage", "isolation", "ridge-scaling"])
 def test_the_miniature_sweep_gives_its_table(label):
-    experiment, make = table.all()[label]
+    experiment, make, _ = table.all()[label]
     records = of_profile(read_records(GOLDEN / f"{experiment}.jsonl"), "smoke")
     assert to_markdown(make(records)) + "\n" == (GOLDEN / f"{label}.md").read_text()
 
@@ -40,9 +40,9 @@ def test_rank_power_has_every_score_beside_the_published_value():
 
 
 def test_captions_say_how_many_seeds_an_interval_is_over():
-    assert "over 4 seeds, too narrow for so few" in tables_synthetic.glance(both()).caption
+    assert "95% interval, Student's t over 4 seeds" in tables_synthetic.glance(both()).caption
     many = tables_synthetic.rank_power([*grid(seeds=range(12)), *grid("moons_warp", seeds=range(16))]).caption
-    assert "95% percentile interval over 12 or 16 seeds. c_h" in many
+    assert "95% interval, Student's t over 12 or 16 seeds. c_h" in many
 
 
 def test_a_world_of_ones_own_appears():
@@ -66,6 +66,28 @@ def test_rank_correlation_is_over_all_pairs():
 def test_coverage_counts_and_takes_the_median_where_something_changed():
     frame = DataFrame({"abs_risk_change": [0.0, 1.0, 2.0, 4.0], "b": [1.0, 3.0, 4.0, 2.0]})
     assert covers(frame, "b") == (0.75, 2.0)
+
+
+def test_coverage_has_the_two_term_bounds_where_records_do():
+    before = tables_synthetic.coverage(grid("moons_warp"))
+    assert not any(row[3].startswith(("two-term", "bound of the difference")) for row in before.rows)
+    assert all("conditional" not in row[6] for row in before.rows)
+    direct = {
+        **{"held_out_distance": 0.5, "capped_change": 0.25, "wasserstein1_input": lambda s, k: s},
+        **{"largest_gradient_source": 3.0, "largest_gradient_target": 3.25, "jacobian_change": 1.0},
+        **{"certified_source": 8.0, "certified_target": 9.0, "certified_change": 2.0},
+    }
+    found = {row[3]: row for row in tables_synthetic.coverage(grid("moons_warp", **direct)).rows}
+    change = np.array([0.4 * s + 0.01 * (k + 1) for s in (0.0, 0.25, 1.0, 2.0) for k in range(4)])
+    severity = np.repeat([0.0, 0.25, 1.0, 2.0], 4)
+    for name, bound in (
+        ("two-term bound, steepest seen", 0.75 + 6.25 * severity),
+        ("two-term bound, certified", 0.75 + 17 * severity),
+        ("bound of the difference, steepest seen", 0.25 + 1.5 * severity),
+        ("bound of the difference, certified", 0.25 + 3 * severity),
+    ):
+        assert found[name][4:] == ["100.0%", f"{np.median(bound / change):.3g}", "conditional", "16"]
+    assert found["bound, OT"][6] == "conditional, event fails in 100%"
 
 
 def test_coverage_shows_what_the_distance_is_without_a_shift_and_where_the_grid_ended():

@@ -8,8 +8,8 @@ from functools import partial
 
 from PIL import Image
 
+from experiments.fetch.npm import Package
 from experiments.vision.datasets.emoji import Artist, files, icons
-from experiments.vision.fetch.npm import Package
 from trace.io.checksum import sha256
 
 ANIMALS = [f"1F4{n:02X}" for n in range(20)]

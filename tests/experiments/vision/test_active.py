@@ -1,10 +1,13 @@
 """Active selection from end to end on a small tree in DomainNet's layout, with a backbone of random weights."""
 
+import json
+
 import pytest
 
-from experiments import active
 from experiments.active import Config, run
 from experiments.engine.errors import UserError
+from experiments.engine.run import Context
+from experiments.pairs import measure
 from experiments.vision import study
 from experiments.vision.study import Study
 from trace import evidence as shift
@@ -35,10 +38,37 @@ def test_a_policy_labels_new_rows_in_every_round(tree, policy, new_context):
     assert metrics["columns"]["batch_transport"][0] == pytest.approx(metrics["columns"]["transport"][0], rel=1e-4)
 
 
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kill_at", [1, 3, 4, 5, 7])
+def test_a_run_that_was_killed_goes_on_to_the_same_record(tree, new_context, monkeypatch, kill_at):
+    """In Q's training, in that of a round, between two rounds, in the second one, and at the end."""
+    config = Config(**{**tree, "policy": "w1min", "source_epochs": 2, "epochs": 2})
+    expected, saves, save = run(config, new_context()), [], Context.save
+
+    def save_or_die(context, state):
+        save(context, state)
+        saves.append(set(state) - {"source model"})
+        if len(saves) == kill_at:
+            raise Killed
+
+    monkeypatch.setattr(Context, "save", save_or_die)
+    context = new_context()
+    with pytest.raises(Killed):
+        run(config, context)
+    assert run(config, context) == expected
+    round_of_two = [{"training"}, {"training"}, {"rounds"}, {"rounds", "training"}, {"rounds", "training"}, {"rounds"}]
+    assert saves == [set(), set(), *round_of_two], "two epochs of each: none is done twice"
+    curves = (context.directory.path / "curves.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in curves] == [1, 2]
+
+
 def test_what_no_round_changes_is_solved_once_a_run(tree, monkeypatch, new_context):
     """The floor of the source, and its transport to itself."""
     solved = []
-    for module, name in ((active, "sinkhorn_floor"), (shift, "sinkhorn_floor"), (shift, "self_transport")):
+    for module, name in ((measure, "sinkhorn_floor"), (shift, "sinkhorn_floor"), (shift, "self_transport")):
         inner = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, n=name, f=inner, **k: solved.append(n) or f(*a, **k))
     metrics = run(Config(**tree), new_context())
@@ -53,7 +83,7 @@ def test_policies_choose_differently(tree, new_context):
 
 def test_what_no_round_changes_is_solved_once_for_all_policies_of_a_seed(tree, new_context, monkeypatch, tmp_path):
     solved, trained = [], []
-    for module, name, calls in ((active, "sinkhorn_floor", solved), (study, "train", trained)):
+    for module, name, calls in ((measure, "sinkhorn_floor", solved), (study, "train", trained)):
         inner = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, f=inner, c=calls, **k: c.append(1) or f(*a, **k))
     for policy in ("random", "w1min"):

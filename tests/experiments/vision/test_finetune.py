@@ -7,10 +7,10 @@ import torch
 from torch.nn import functional as F
 
 from experiments.engine.errors import UserError
+from experiments.gate import ConstantLogit, blind_harm
 from experiments.vision.backbone import BackboneSpec, load_backbone
 from experiments.vision.batches import Pictures, Rows
 from experiments.vision.classifier import at_depth, mean_length, new_classifier
-from experiments.vision.controls import blind_harm, constant_logit
 from experiments.vision.features import features
 from experiments.vision.finetune import TrainSpec, distillation, predict, train
 from experiments.vision.samples import share
@@ -180,7 +180,7 @@ def test_checkpoint_of_another_training_is_refused(q):
 
 def test_constant_logit_moves_outputs_and_no_risk(q):
     x = blobs().x
-    shifted = constant_logit(q, 2.0)
+    shifted = ConstantLogit(q, 2.0)
     torch.testing.assert_close(shifted(x) - q(x), torch.full((len(x), CLASSES), 2.0))
     y = blobs().y
     assert float(F.cross_entropy(shifted(x), y)) == pytest.approx(float(F.cross_entropy(q(x), y)), abs=1e-5)

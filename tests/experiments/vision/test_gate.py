@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from experiments import gate
 from experiments.engine.config import expand
@@ -12,6 +13,8 @@ from experiments.engine.run import Context
 from experiments.gate import FineTune, run
 from experiments.vision import study
 from tests.experiments.vision.checkpoints import Killed
+from trace.baselines import disagreement
+from trace.estimators.anchor import anchor_terms
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ridge chosen by cross-validation:RuntimeWarning")
 
@@ -75,24 +78,32 @@ def test_what_candidates_of_a_seed_share_is_computed_once(configs, new_context, 
 
 
 def test_the_kept_outputs_are_those_of_the_measured_models(config, new_context):
-    """Q is trained until half a float tells its classes apart."""
+    """What outputs decide follows from them in every digit of the record."""
     context = new_context()
-    metrics = run(replace(config, source_lr=0.1, source_epochs=20), context)
+    metrics = run(config, context)
     outputs = kept(context)
-    splits = ("source_val", "source_test", "target_val", "target_test")
-    assert set(outputs) == {f"{split}_{part}" for split in splits for part in ("q", "update", "y")}
-    for split in splits:
+    splits = {"source_val": np.float32, "source_test": np.float16, "target_val": np.float32, "target_test": np.float16}
+    classes = {f"{split}_{model}_class" for split in ("source_test", "target_test") for model in ("q", "update")}
+    assert set(outputs) == {f"{split}_{part}" for split in splits for part in ("q", "update", "y")} | classes
+    for split, dtype in splits.items():
         assert outputs[f"{split}_q"].shape == (len(outputs[f"{split}_y"]), metrics["num_classes"])
-        assert outputs[f"{split}_q"].dtype == np.float16
+        assert outputs[f"{split}_q"].dtype == dtype
 
     def error(split, model):
-        return (outputs[f"{split}_{model}"].argmax(axis=1) != outputs[f"{split}_y"]).mean()
+        return (outputs[f"{split}_{model}_class"] != outputs[f"{split}_y"]).mean()
 
     assert error("source_test", "q") == pytest.approx(metrics["anchor_error_before"], rel=1e-5)
     assert error("target_test", "q") == pytest.approx(metrics["target_error_before"], rel=1e-5)
     assert error("target_test", "update") == pytest.approx(metrics["target_error"], rel=1e-5)
     change = error("source_test", "update") - error("source_test", "q")
-    assert change == pytest.approx(metrics["error_change"], abs=1e-6)
+    assert change == pytest.approx(metrics["error_change"], abs=1e-9)
+    old, new = (torch.tensor(outputs[f"source_val_{model}"]) for model in ("q", "update"))
+    terms = anchor_terms(old, new, config.loss())
+    for name in ("disagreement", "worst_label", "plug_in", "error_plug_in"):
+        assert getattr(terms, name).value == pytest.approx(metrics[f"anchor_{name}"], rel=1e-5), name
+    old, new = (torch.tensor(outputs[f"target_val_{model}"]) for model in ("q", "update"))
+    assert metrics["held_out_distance"] == pytest.approx(float((new - old).norm(dim=1).mean()), rel=1e-5)
+    assert metrics["disagreement_target"] == pytest.approx(disagreement(old, new), rel=1e-5)
 
 
 def test_a_constant_moves_outputs_and_no_risk(configs, new_context):
@@ -170,6 +181,26 @@ def test_the_studies_share_one_q():
         for point in expand(experiment, ["config=cpu"])
     ]
     assert len(set(made)) == 1
+
+
+def test_replications_have_twenty_updates_each_and_those_of_lite0_are_the_stand_ins():
+    """Nothing was chosen on the data of a replication: updates and Q are the same everywhere."""
+    configs = [point.config for v in ("cpu", "pacs", "emoji-backbones") for point in expand("gate", [f"config={v}"])]
+    assert len({(config.source_lr, config.source_epochs, config.train_share) for config in configs}) == 1
+    found = {}
+    for c in configs:
+        found.setdefault((c.data, c.source, c.target, c.arch, c.size, c.seed), []).append(c.candidate)
+    sizes = {"tf_efficientnet_lite0": 224, "mobilenetv2_100": 224, "inception_v3": 299}
+    pairs = [("pacs", "photo", "sketch"), ("pacs", "art_painting", "sketch"), ("emoji", "real", "sketch")]
+    assert set(found) == {(*p, arch, size, seed) for p in pairs for arch, size in sizes.items() for seed in range(8)}
+    stand_in = found["emoji", "real", "sketch", "tf_efficientnet_lite0", 224, 0]
+    for (_, _, _, arch, _, _), candidates in found.items():
+        assert len({candidate.name for candidate in candidates}) == len(candidates) == 20
+        assert candidates[:10] == stand_in[:10]
+        if arch == "tf_efficientnet_lite0":
+            assert candidates == stand_in
+        else:
+            assert {candidate.depth for candidate in candidates} == {"head"}
 
 
 @pytest.mark.parametrize(("name", "seeds"), [("cpu", 8), ("paper", 4)])

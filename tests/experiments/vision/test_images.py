@@ -79,7 +79,9 @@ def test_unknown_names_are_answered(tree):
         data.images("clipart", "train")
     with pytest.raises(UserError, match="no split 'val': it has train, test"):
         data.images("real", "val")
-    with pytest.raises(UserError, match=r"nothing\.yaml does not exist: data is one of domainnet, emoji, example"):
+    with pytest.raises(
+        UserError, match=r"nothing\.yaml does not exist: data is one of domainnet, emoji, pacs, example"
+    ):
         load_dataset("nothing")
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from trace.estimators import anchor_terms
 from trace.losses import ClippedCrossEntropy, Huber, Loss, SquaredError, ZeroOne
+from trace.stats.betting import confidence_sequence, tally
 from trace.training.anchor_penalty import lipschitz_penalty
 
 
@@ -30,12 +31,13 @@ def test_chain_of_bounds_for_every_labelling(seed, scale):
     assert terms.worst_label.value <= terms.lipschitz.value + 1e-12
     assert error_change <= terms.disagreement.value + 1e-12
     assert abs(terms.plug_in.value) <= terms.worst_label.value + 1e-12
+    assert 0 <= terms.error_plug_in.value <= terms.disagreement.value
 
 
 def test_a_constant_added_to_all_logits_changes_nothing():
     z = logits(0, scale=1.0)
     terms = anchor_terms(z, z + 2.0, ClippedCrossEntropy())
-    for term in (terms.worst_label, terms.lipschitz, terms.disagreement, terms.plug_in):
+    for term in (terms.worst_label, terms.lipschitz, terms.disagreement, terms.plug_in, terms.error_plug_in):
         assert term.value == pytest.approx(0.0, abs=1e-12)
 
 
@@ -66,24 +68,31 @@ def test_plug_in_is_exact_for_a_calibrated_model():
     y = z.softmax(dim=1).multinomial(1, generator=torch.Generator().manual_seed(2))[:, 0]
     loss = ClippedCrossEntropy()
     true = float((loss(z_new, y) - loss(z, y)).mean())
-    assert anchor_terms(z, z_new, loss).plug_in.value == pytest.approx(true, abs=0.02)
+    terms = anchor_terms(z, z_new, loss)
+    assert terms.plug_in.value == pytest.approx(true, abs=0.02)
     assert true > 0.5
+    errors = float((ZeroOne()(z_new, y) - ZeroOne()(z, y)).mean())
+    assert terms.error_plug_in.value == pytest.approx(errors, abs=0.005)
+    assert errors > 0.1
 
 
 def test_intervals_are_the_stated_ones():
     z, z_new = logits(0), logits(1)
-    terms = anchor_terms(z, z_new, ClippedCrossEntropy(), delta=0.1)
-    differs = float((z.argmax(1) != z_new.argmax(1)).double().mean())
-    radius = math.sqrt(math.log(20) / 80)
+    terms = anchor_terms(z, z_new, ClippedCrossEntropy())
+    changed = (z.argmax(1) != z_new.argmax(1)).double()
+    differs = float(changed.mean())
     assert terms.disagreement.value == differs
-    assert terms.disagreement.hoeffding.upper == pytest.approx(min(1.0, differs + radius))
+    assert terms.disagreement.interval(0.1) == confidence_sequence(tally(changed, 0, 1), 0.1)
     assert terms.num_samples == 40
     assert terms.disagreement.deviation == pytest.approx(math.sqrt(differs * (1 - differs) * 40 / 39))
-    assert (terms.plug_in.low, terms.plug_in.high) == (-terms.worst_label.high, terms.worst_label.high)
-    for term in (terms.worst_label, terms.lipschitz, terms.disagreement, terms.plug_in):
-        for interval in (term.hoeffding, term.bernstein):
-            assert interval.lower <= term.value <= interval.upper
-            assert interval.level == pytest.approx(0.9)
+    high = terms.worst_label.tally.high
+    assert terms.plug_in.tally[:2] == (-high, high)
+    assert terms.error_plug_in.tally[:2] == (0, 1)
+    for term in (terms.worst_label, terms.lipschitz, terms.disagreement, terms.plug_in, terms.error_plug_in):
+        interval = term.interval(0.1)
+        assert interval.lower <= term.value <= interval.upper
+        assert interval.level == pytest.approx(0.9)
+        assert term.tally.mean == pytest.approx(term.value)
 
 
 @given(st.integers(0, 10_000))
@@ -105,7 +114,7 @@ def test_what_is_not_available_says_why():
     assert "SquaredError is unbounded" in unbounded.worst_label.reason
     assert "no finite Lipschitz constant" in unbounded.lipschitz.reason
     assert unbounded.plug_in.value == pytest.approx(float((z_new - z).square().mean()))
-    assert unbounded.plug_in.hoeffding.upper == math.inf
+    assert unbounded.plug_in.interval(0.05).upper == math.inf
     assert "no interval" in unbounded.plug_in.reason
     huber = anchor_terms(z, z_new, Huber(delta=0.5)).lipschitz
     assert huber.value == pytest.approx(0.5 * float((z_new - z).abs().mean()))
@@ -118,14 +127,18 @@ def test_zero_one_loss_worst_label_is_the_disagreement():
 
 
 @pytest.mark.parametrize(
-    ("z", "z_new", "delta", "message"),
+    ("z", "z_new", "message"),
     [
-        (torch.zeros(3, 2), torch.zeros(4, 2), 0.05, "run both models on the same inputs"),
-        (torch.zeros(0, 2), torch.zeros(0, 2), 0.05, "outputs has 0 samples"),
-        (torch.zeros(3, 2), torch.full((3, 2), torch.nan), 0.05, "new_outputs holds NaN"),
-        (torch.zeros(3, 2), torch.zeros(3, 2), 0.0, "delta must lie strictly between"),
+        (torch.zeros(3, 2), torch.zeros(4, 2), "run both models on the same inputs"),
+        (torch.zeros(0, 2), torch.zeros(0, 2), "outputs has 0 samples"),
+        (torch.zeros(3, 2), torch.full((3, 2), torch.nan), "new_outputs holds NaN"),
     ],
 )
-def test_bad_input(z, z_new, delta, message):
+def test_bad_input(z, z_new, message):
     with pytest.raises(ValueError, match=message):
-        anchor_terms(z, z_new, ClippedCrossEntropy(), delta=delta)
+        anchor_terms(z, z_new, ClippedCrossEntropy())
+
+
+def test_bad_level():
+    with pytest.raises(ValueError, match="delta must lie strictly between"):
+        anchor_terms(logits(0), logits(1), ClippedCrossEntropy()).disagreement.interval(0.0)

@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, vmap
 from trace.estimators import gradient_norms, gradient_quantile
 from trace.estimators.gradient_quantile import NoGradientError, evaluation_mode, quantile
 from trace.losses import ClippedCrossEntropy, Huber, SquaredError, ZeroOne
-from trace.stats.intervals import quantile_ranks
+from trace.stats.betting import sequence_ranks
 
 LOSS = ClippedCrossEntropy()
 
@@ -144,10 +144,8 @@ def test_band_is_made_of_order_statistics():
     norms = torch.arange(1.0, 1001.0, dtype=torch.float64)
     x = norms[:, None]
     found = gradient_quantile(lambda x: x.square() / 2, x, torch.zeros(1000).double(), Huber(delta=1e-3), q=0.9)
-    radius = math.sqrt(math.log(2 / 0.05) / 2000)
-    assert found.radius == pytest.approx(radius)
-    scaled = [found.lower / 1e-3, found.value / 1e-3, found.upper / 1e-3]
-    assert scaled == pytest.approx([math.ceil(1000 * (0.9 - radius)), 900, math.ceil(1000 * (0.9 + radius))])
+    lower, upper = sequence_ranks(1000, 0.9, 0.05)
+    assert [found.lower / 1e-3, found.value / 1e-3, found.upper / 1e-3] == pytest.approx([lower, 900, upper])
 
 
 def test_single_quantile_bands_are_nested_order_statistics():
@@ -156,11 +154,13 @@ def test_single_quantile_bands_are_nested_order_statistics():
     norms = gradient_norms(model, x, y, LOSS).sort().values.tolist()
     found = gradient_quantile(model, x, y, LOSS, q=0.9)
     for delta, lower, upper in found.bands:
-        low, high = quantile_ranks(200, 0.9, delta)
-        assert (lower, upper) == (norms[low - 1], norms[high - 1] if high <= 200 else math.inf)
+        low, high = sequence_ranks(200, 0.9, delta)
+        expected = (norms[low - 1] if low else 0.0, norms[high - 1] if high <= 200 else math.inf)
+        assert (lower, upper) == expected
     assert [b[0] for b in found.bands] == sorted((b[0] for b in found.bands), reverse=True)
     by_level = {round(delta, 4): (lower, upper) for delta, lower, upper in found.bands}
-    assert found.lower <= by_level[0.05][0] <= found.value <= by_level[0.05][1] <= found.upper
+    assert (found.lower, found.upper) == by_level[0.05]
+    assert found.lower <= found.value <= found.upper
 
 
 def test_few_samples_have_no_upper_end():

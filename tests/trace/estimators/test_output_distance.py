@@ -25,7 +25,8 @@ def test_equals_the_definition(dtype):
     assert found.squared == pytest.approx(float(change.square().sum(dim=1).mean()), rel=1e-12)
     assert found.centred == pytest.approx(float(centred.norm(dim=1).mean()), rel=1e-12)
     assert found.centred_squared == pytest.approx(float(centred.square().sum(dim=1).mean()), rel=1e-12)
-    assert found.reach == pytest.approx(20 * math.sqrt(5))
+    assert (found.tally.low, found.tally.high) == (0, pytest.approx(20 * math.sqrt(5)))
+    assert (found.tally.n, found.tally.mean) == (len(z), pytest.approx(found.value))
     assert found.standard_error == pytest.approx(float(change.norm(dim=1).std()) / 5, rel=1e-12)
 
 

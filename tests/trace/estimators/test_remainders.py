@@ -6,11 +6,17 @@ import pytest
 import torch
 from scipy.stats import binom, binomtest
 
-from trace.estimators.remainders import Budget, label_noise_remainder, mmd_remainder, validation_remainder, w1_remainder
+from trace.estimators.remainders import (
+    Budget,
+    label_noise_remainder,
+    mmd_remainder,
+    validation_remainder,
+    w1_excess,
+    w1_remainder,
+)
 from trace.stats.intervals import (
-    bernstein_interval,
+    bernstein_radius,
     dkw_radius,
-    hoeffding_interval,
     hoeffding_radius,
     mean_interval,
     proportion_interval,
@@ -23,6 +29,7 @@ def test_closed_forms():
     assert dkw_radius(200, 0.05) == pytest.approx(math.sqrt(math.log(40) / 400))
     assert w1_remainder(100, 5, 0.05, 2.0) == pytest.approx(2 * (math.log(80) / 100) ** 0.2)
     assert w1_remainder(100, 1, 0.05, 1.0) == w1_remainder(100, 2, 0.05, 1.0)
+    assert w1_excess(100, 50, 2.0, 0.05) == pytest.approx(2 * math.sqrt(0.03 * math.log(20) / 2))
     assert mmd_remainder(100, 80, 0.05, constant=3.0) == pytest.approx(3 * math.sqrt(math.log(40) / 100))
     expected = 2 * (0.1 + 80**-0.5) + math.sqrt(2 * 180 * math.log(40) / 8000)
     assert mmd_remainder(100, 80, 0.05, unbiased=False) == pytest.approx(expected)
@@ -56,13 +63,10 @@ def test_quantile_ranks_are_the_tightest_that_hold(n, q, delta):
 
 
 def test_mean_interval_is_the_better_of_two():
-    still = torch.full((400,), 0.3, dtype=torch.float64)
-    coins = torch.tensor([0.0, 1.0] * 25, dtype=torch.float64)
-    for values, interval in ((still, bernstein_interval), (coins, hoeffding_interval)):
-        found = mean_interval(float(values.mean()), float(values.std()), len(values), 0, 1, 0.1)
-        expected = interval(values, 0, 1, 0.05)
-        assert found[:2] == pytest.approx(expected[:2], rel=1e-12)
-        assert found.level == 0.9
+    still, coins = bernstein_radius(400, 0.05, 0.0, 1), hoeffding_radius(50, 0.05)
+    assert mean_interval(0.3, 0.0, 400, 0, 1, 0.1) == pytest.approx((0.3 - still, 0.3 + still, 0.9), rel=1e-12)
+    assert mean_interval(0.5, 0.5, 50, 0, 1, 0.1) == pytest.approx((0.5 - coins, 0.5 + coins, 0.9), rel=1e-12)
+    assert mean_interval(0.01, 0.1, 50, 0, 1, 0.1).lower == 0
     assert mean_interval(0.3, math.nan, 1, 0, 1, 0.1)[:2] == (0, 1)
 
 
@@ -75,23 +79,12 @@ def test_budget_shares():
         Budget.union(0.6, 0.6)
 
 
-def test_intervals_contain_the_mean_and_stay_in_range(generator):
-    values = torch.rand(100, generator=generator) * 2 - 1
-    for interval in (hoeffding_interval(values, -1, 1, 0.05), bernstein_interval(values, -1, 1, 0.05)):
-        assert -1 <= interval.lower < float(values.mean()) < interval.upper <= 1
-        assert interval.level == 0.95
-
-
 def test_bernstein_closed_form_and_gain():
-    values = torch.tensor([0.0, 0.1] * 500, dtype=torch.float64)
     log_term = math.log(4 / 0.05)
-    radius = math.sqrt(2 * float(values.var()) * log_term / 1000) + 7 * log_term / (3 * 999)
-    assert bernstein_interval(values, 0, 1, 0.05).upper == pytest.approx(0.05 + radius)
-    assert bernstein_interval(values, 0, 1, 0.05).upper < hoeffding_interval(values, 0, 1, 0.05).upper
-
-
-def test_one_value_says_nothing():
-    assert bernstein_interval(torch.tensor([0.3]), 0, 1, 0.05)[:2] == (0, 1)
+    radius = math.sqrt(2 * 0.05**2 * log_term / 1000) + 7 * log_term / (3 * 999)
+    assert bernstein_radius(1000, 0.05, 0.05**2, 1) == pytest.approx(radius)
+    assert radius < hoeffding_radius(1000, 0.05)
+    assert bernstein_radius(1, 0.05, 0.0, 1) == math.inf
 
 
 @pytest.mark.parametrize(
@@ -103,11 +96,22 @@ def test_one_value_says_nothing():
         (lambda: w1_remainder(5, 0, 0.05, 1.0), "dim must be at least 1"),
         (lambda: w1_remainder(5, 2, 0.05, 0.0), "constant must be finite and positive"),
         (lambda: mmd_remainder(5, 0, 0.05), "m must be at least 1"),
-        (lambda: hoeffding_interval(torch.tensor([2.0]), 0, 1, 0.05), r"values lie in \[2, 2\], outside \[0, 1\]"),
-        (lambda: hoeffding_interval(torch.tensor([2.0]), 0, math.inf, 0.05), "must be a finite range"),
-        (lambda: bernstein_interval(torch.zeros(0), 0, 1, 0.05), "values has 0 samples"),
+        (lambda: bernstein_radius(0, 0.05, 0.1, 1), "n must be at least 1"),
     ],
 )
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.5])
+@pytest.mark.parametrize("ends", [0.5, 0.9])
+def test_w1_exceeds_that_of_samples_by_no_more_than_its_excess(delta, ends):
+    """Coins on the ends of [0, 1]: W1 is the difference of the shares, and no sample varies more within a diameter."""
+    generator = torch.Generator().manual_seed(0)
+    n, m, draws = 40, 25, 20_000
+    shares = [torch.rand(draws, k, generator=generator).lt(p).double().mean(dim=1) for k, p in ((n, ends), (m, 0.2))]
+    seen = (shares[0] - shares[1]).abs()
+    missed = (ends - 0.2 > seen + w1_excess(n, m, 1.0, delta)).double().mean()
+    assert float(missed) <= delta
+    assert float((ends - 0.2 > seen + 0.3 * w1_excess(n, m, 1.0, delta)).double().mean()) > 0.02

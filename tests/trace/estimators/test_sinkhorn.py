@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.benchmarks.peers import geomloss_divergence, pot_divergence
-from trace.estimators import self_transport, sinkhorn_divergence, sinkhorn_floor
+from experiments.benchmarks.estimators import geomloss_divergence, pot_divergence
+from trace.estimators import self_transport, sinkhorn, sinkhorn_divergence, sinkhorn_floor
 from trace.estimators.sinkhorn import solve
 
 EPSILON = 0.1
@@ -436,3 +436,43 @@ def test_extreme_weights(weights):
     found = sinkhorn_divergence(x, x + 1, x_weights=torch.tensor(weights, dtype=torch.float64))
     assert math.isfinite(found.value)
     assert found.converged
+
+
+@pytest.mark.parametrize("draw", [lambda z: torch.nn.functional.normalize(z, dim=1), lambda z: z])
+def test_a_kernel_in_bfloat16_moves_the_value_by_no_more_than_it_says(draw, monkeypatch):
+    """Costs moved by ``-eps log(1 + r)``, ``|r| <= 2^-8``, move each of the three terms by at most that."""
+    x, y = draw(cloud(0, 400, 8)).float(), draw(cloud(1, 300, 8) + 0.2).float()
+    exact = sinkhorn_divergence(x.double(), y.double(), tol=1e-9, num_iters=5000)
+    monkeypatch.setattr(sinkhorn, "NARROW_ABOVE", 0)
+    found = sinkhorn_divergence(x, y)
+    assert found.converged
+    assert found.value_error >= 2 * 0.1 * math.log(1 / (1 - 2**-8)) - 1e-12
+    assert abs(found.value - exact.value) <= found.value_error + exact.value_error
+    assert found.value == pytest.approx(exact.value, rel=1e-3), "errors of rounding average out"
+    streamed = sinkhorn_divergence(x, y, memory_budget=100_000)
+    assert streamed.value == pytest.approx(found.value, rel=1e-5), "all sweeps see one kernel, kept or made anew"
+
+
+def test_rounding_moves_one_problem_no_further_than_its_bound(monkeypatch):
+    """Worst case: all entries of the kernel are alike and rounded the same way; every plan costs 1/2."""
+    x, y = torch.tensor([[0.5, 0.0], [-0.5, 0.0]]), torch.tensor([[0.0, 0.5], [0.0, -0.5]])
+    half = torch.full((2,), 0.5, dtype=torch.float64)
+    options = {"epsilon": 0.07, "num_iters": 100, "tol": 1e-9, "domain": "auto", "memory_budget": None}
+    monkeypatch.setattr(sinkhorn, "NARROW_ABOVE", 0)
+    found = solve(x, half, y, half, **options)
+    assert 1e-6 < abs(found.value - 0.5) <= found.rounding_error
+
+
+def test_the_budget_is_a_share_of_what_is_free(monkeypatch):
+    asked = []
+    monkeypatch.setattr(sinkhorn, "free_bytes", lambda device: asked.append(device.type) or 64)
+    x, y = cloud(0, 40, 3), cloud(1, 30, 3)
+    streamed = sinkhorn_divergence(x, y)
+    assert asked == ["cpu"] * 3
+    monkeypatch.undo()
+    assert streamed.value == pytest.approx(sinkhorn_divergence(x, y).value, rel=1e-9)
+
+
+def test_a_gpu_subsamples_later():
+    assert sinkhorn.most_samples(torch.device("cpu")) == 50_000
+    assert sinkhorn.most_samples(torch.device("cuda")) == 200_000

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from trace.estimators import validation_gap
+from trace.stats.betting import tally
 
 
 def test_equals_the_definition():
@@ -12,6 +13,8 @@ def test_equals_the_definition():
     assert (gap.value, gap.train_risk, gap.val_risk) == (3.0, 2.0, 5.0)
     assert validation_gap(val, train).value == 3.0
     assert validation_gap(train, train).value == 0.0
+    assert gap.tally is None
+    assert validation_gap(train, val, bound=8.0).tally == tally(val, 0, 8.0)
 
 
 def test_float32_sums_do_not_drift():

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+import ot
 import pytest
 import torch
 from hypothesis import given
@@ -10,6 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import wasserstein_distance
 
 from trace.estimators import sinkhorn_divergence, wasserstein1
+from trace.estimators.wasserstein1 import assignment_cost, entropic_potentials
 
 
 def cloud(seed, n=20, d=3):
@@ -38,6 +41,45 @@ def test_equals_the_best_assignment(seed, n):
     cost = torch.cdist(x, y).numpy()
     rows, columns = linear_sum_assignment(cost)
     assert wasserstein1(x, y).value == pytest.approx(cost[rows, columns].mean(), rel=1e-9)
+
+
+def clustered(seed, n, d):
+    centres = cloud(seed, 4, d)
+    return centres.repeat(n // 4, 1) + 1e-3 * cloud(seed + 1, n, d)
+
+
+@pytest.mark.parametrize("d", [2, 4, 8, 64])
+@pytest.mark.parametrize("drawn", [cloud, clustered])
+def test_equals_pot_whichever_solver_is_taken(drawn, d):
+    x, y = drawn(0, 200, d), drawn(2, 200, d) + 0.1
+    expected = ot.emd2([], [], ot.dist(x.numpy(), y.numpy(), metric="euclidean"))
+    assert wasserstein1(x, y).value == pytest.approx(float(expected), rel=1e-12)
+    assert wasserstein1(x.float(), y.float()).value == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_potentials_are_offered_where_they_tell_whom_to_assign():
+    """Spread points have few partners in the entropic plan; points in tight clusters have their whole cluster."""
+    costs = {d: torch.cdist(drawn(0, 200, d), drawn(2, 200, d)).numpy() for d, drawn in ((32, cloud), (3, clustered))}
+    assert entropic_potentials(costs[32]) is not None
+    assert entropic_potentials(costs[3]) is None
+    assert entropic_potentials(np.ones((5, 5))) is None
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12))
+def test_potentials_change_no_assignment(seed, n):
+    cost = torch.cdist(cloud(seed, n), cloud(seed + 1, n)).numpy()
+    f, g = (cloud(seed + k, n, 1)[:, 0].numpy() for k in (2, 3))
+    rows, columns = linear_sum_assignment(cost)
+    assert assignment_cost(cost.copy(), f, g) == pytest.approx(cost[rows, columns].mean(), rel=1e-12)
+
+
+def test_unequal_weights_are_not_an_assignment():
+    x, y = cloud(0, 100, 16), cloud(1, 100, 16)
+    weights = torch.arange(1.0, 101.0, dtype=torch.float64)
+    cost = ot.dist(x.numpy(), y.numpy(), metric="euclidean")
+    expected = ot.emd2((weights / weights.sum()).numpy(), [], cost)
+    assert wasserstein1(x, y, x_weights=weights).value == pytest.approx(float(expected), rel=1e-12)
+    assert wasserstein1(x, y, x_weights=weights[:1].expand(100)).value == wasserstein1(x, y).value
 
 
 @given(st.integers(0, 10_000), st.integers(1, 30), st.integers(1, 30))

@@ -73,8 +73,8 @@ def test_split_files_alone_decide_the_labels(pictures):
 
 def test_the_limit_opens_no_other_image(pictures, monkeypatch):
     opened = []
-    whole = images.open_image
-    monkeypatch.setattr(images, "open_image", lambda path: opened.append(path) or whole(path))
+    whole = images.decode_image
+    monkeypatch.setattr(images, "decode_image", lambda file, **how: opened.append(file.path) or whole(file, **how))
     rows = read(pictures / "photos", limit=5)
     assert len(rows.names) == len(rows.labels) == len(rows.x) == 5
     assert len(set(opened)) == 5

@@ -44,5 +44,5 @@ def test_a_missing_or_binary_file_is_named(tmp_path):
     with pytest.raises(MissingFileError, match=r"sketch_train\.txt does not exist"):
         read_split(tmp_path / "sketch_train.txt")
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="not UTF-8"):
+    with pytest.raises(UserError, match="not text in UTF-8"):
         read_split(tmp_path / "bad.txt")

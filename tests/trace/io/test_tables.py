@@ -9,10 +9,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from trace.io.data import read_table, table_rows
+from trace.io.data import read_rows
 from trace.io.errors import UserError
 
 from ..conftest import rows
+
+
+def read(path, *, label=None, identity=None, group=None):
+    options = {"transform": None, "labelled": True, "columns": None, "limit": None, "generator": None}
+    return read_rows(str(path), label=label, identity=identity, group=group, **options)
 
 
 def table(n, shift, seed, names=("no", "yes")):
@@ -63,7 +68,7 @@ def test_columns_go_by_name_and_parquet_says_the_same(diagnosed, folder, models)
 
 
 def test_columns_of_the_first_table_hold_where_the_model_has_no_names(diagnosed, tool, update, tmp_path):
-    models = ("--model", update / "old.pt", "--new-model", update / "new.pt", "--hold-out")
+    models = ("--model", update / "old.pt", "--new-model", update / "new.pt", "--trust", "--hold-out")
     for name, n, shift, seed in (("source", 200, 0.0, 0), ("target", 160, 0.5, 1)):
         x, y = rows(n, shift, seed)
         frame = pd.DataFrame(x, columns=["a", "b", "c"]).assign(y=y)
@@ -161,17 +166,52 @@ def test_broken_tables(tmp_path, name):
     frame, words = broken()[name]
     frame.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(UserError) as caught:
-        table_rows(
-            read_table(tmp_path / "t.parquet"), tmp_path / "t.parquet", label="outcome", labelled=True, columns=None
-        )
+        read(tmp_path / "t.parquet", label="outcome")
     assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_what_is_no_table(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(UserError, match=f"{name} is no readable table"):
-        read_table(tmp_path / name)
+    with pytest.raises(UserError, match=f"{name} is no readable"):
+        read(tmp_path / name)
+
+
+def test_the_id_is_no_input(diagnosed, tool, folder, models):
+    for name, first in (("source", 0), ("target", 1000)):
+        frame = pd.read_csv(folder / f"{name}.csv")
+        frame.assign(patient=[f"p{first + i}" for i in range(len(frame))]).to_csv(folder / f"{name}.csv", index=False)
+    line = (*models[:-1], "--source", folder / "source.csv", "--target", folder / "target.csv", "--id", "patient")
+    held = table(120, 0.0, 7).assign(patient=[f"p{145 + i}" for i in range(120)])
+    held.to_csv(folder / "held.csv", index=False)
+    record = diagnosed(*line, "--source-val", folder / "held.csv")["anchors"]["source"]
+    why = "5 of the 120 held-out rows have the id of a training row: they were not held out"
+    assert record["reasons"]["anchor"] == why
+    held.assign(patient=range(120)).to_csv(folder / "held.csv", index=False)
+    assert "anchor" not in diagnosed(*line, "--source-val", folder / "held.csv")["anchors"]["source"]["reasons"]
+    code, _, err = tool("diagnose", *line[:-1], "patent")
+    assert code == 3
+    assert "source.csv has no column 'patent' (it has a, b, c, outcome, patient): did you mean 'patient'?" in err
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (["north", None, "", "south"], ("north", "missing", "missing", "south")),
+        ([1, 2, None, 1], ("1", "2", "missing", "1")),
+        ([1, 2, 2, 1], ("1", "2", "2", "1")),
+        ([1.5, None, 2.0, 1.5], ("1.5", "missing", "2", "1.5")),
+    ],
+)
+def test_a_group_that_is_not_there_is_called_missing(tmp_path, kind, column, expected):
+    frame = table(4, 0.0, 0).assign(region=column)
+    path = tmp_path / f"t.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    assert read(path, label="outcome", group="region").groups == expected
+    if all(isinstance(value, float) for value in frame["region"]):
+        np.savez(tmp_path / "t.npz", x=frame[["a", "b"]].to_numpy(), group=frame["region"].to_numpy())
+        assert read(tmp_path / "t.npz").groups == expected
 
 
 def test_unknown_label_names(tool, folder, models):
@@ -240,7 +280,8 @@ def test_a_clinic_with_larger_tumours(diagnosed, tool, tmp_path):
     assert 0 < abs(record["risk_change"]) < record["bound_mmd"] < record["bound_full_mmd"]
     assert record["mmd"]["value"] > 0.2
     assert record["bound_ot"] > record["bound_mmd"]
-    code, out, _ = tool("diagnose", *options)
+    code, out, _ = tool("diagnose", *options, "--verbose")
     assert code == 0
-    assert "Largest term: covariate-shift penalty" in out
+    assert "The anchor's risk changes by at most" in out
+    assert "The covariate-shift penalty is more than the loss allows and says nothing." in out
     assert "lie farther apart than two halves of the anchor's own" in out

@@ -7,7 +7,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from trace import Sample, diagnose
-from trace.gate.verdict import AnchorVerdict, Verdict
+from trace.gate.policy import AnchorVerdict, Verdict
+from trace.report.case import AnchorRows
 from trace.report.page import report_case, to_html
 from trace.stats.conformal import PastUpdate
 
@@ -66,8 +67,10 @@ def full_cases():
             anchor_test=test,
             generator=torch.Generator().manual_seed(0),
         )
-        names = ([f"{NASTY}-{LONG}-{i}" for i in range(300)], [f"digit-{i}.png" for i in range(300)])
-        found.append(case(name, models, source, target, d, names, classes=["zero & none", *"123456789"]))
+        names = ([f"digit-{i}.png" for i in range(300)],) * 2
+        with torch.no_grad():
+            rows = AnchorRows(test, tuple(m(test.x) for m in models), [f"{NASTY}-{LONG}-{i}" for i in range(700)])
+        found.append(case(name, models, source, target, d, names, classes=["zero & none", *"123456789"], held_out=rows))
     return found
 
 
@@ -102,7 +105,8 @@ def bare_cases():
     source, target = Sample(torch.randn(80, 4, generator=g)), Sample(torch.randn(60, 4, generator=g) + 1)
     models = (lambda x: (x @ W).detach()), (lambda x: (x.relu() @ W).detach())
     d = diagnose(*models, source, target)
-    return [case("rows", models, source, target, d, tuple([str(i) for i in range(n)] for n in (80, 60)))]
+    names = tuple([str(i) for i in range(n)] for n in (80, 60))
+    return [case("rows", models, source, target, d, names, columns=["a", "b", "c", "d"])]
 
 
 @cache

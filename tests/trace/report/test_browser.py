@@ -5,19 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from ...browser import Browser, need_chromium
+from ...browser import need_chromium
 from .diagnostics import bare_report, full_report
 
 A4_TEXT = 680
 """Pixels between the margins of an A4 page."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    need_chromium()
-    opened = Browser(tmp_path_factory.mktemp("chromium"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module", params=[full_report, bare_report], ids=["full", "bare"])
@@ -71,6 +63,16 @@ def test_headings_are_in_order_and_pictures_have_names(browser, url):
     assert all(n["name"]["value"].strip() for n in pictures)
 
 
+def test_wide_tables_are_reached_with_the_keyboard(browser, url):
+    browser.open(url, 390)
+    boxes = browser.evaluate(
+        "[...document.querySelectorAll('.scroll')].map(b => [b.tabIndex, b.getAttribute('role'), "
+        "(b.getAttribute('aria-label') || '').trim().length > 0, b.querySelectorAll('th[scope]').length > 0])"
+    )
+    assert boxes
+    assert all(box == [0, "region", True, True] for box in boxes)
+
+
 def test_prints_on_a_sane_number_of_pages(browser, url):
     browser.open(url, dark=True)
     pdf = browser.pdf()
@@ -79,7 +81,7 @@ def test_prints_on_a_sane_number_of_pages(browser, url):
     anchors = browser.evaluate(
         "[...document.querySelectorAll('h2')].filter(h => /^Anchor:/.test(h.textContent)).length"
     )
-    assert 3 <= pages <= 2 + 5 * anchors
+    assert 3 <= pages <= 2 + 6 * anchors  # answer, reasons, examples, classes, inputs, estimates
     boxes = {tuple(round(float(v)) for v in b.split()) for b in re.findall(rb"/MediaBox\s*\[([^\]]+)\]", pdf)}
     assert boxes == {(0, 0, 595, 842)}
 

@@ -36,7 +36,9 @@ def test_every_example_is_the_row_it_names(parts, generator):
     case = report_case(**parts, generator=generator, num_examples=4)
     assert len(case.shifted) == len(case.disagreeing) == 4
     for examples, kind in ((case.shifted, "target"), (case.disagreeing, "source")):
-        assert [e.value for e in examples] == sorted((e.value for e in examples), reverse=True)
+        ranks = [(e.outcome == "newly wrong", e.old.label != e.new.label) if kind == "source" else 0 for e in examples]
+        order = [(rank, e.value) for rank, e in zip(ranks, examples, strict=True)]
+        assert order == sorted(order, reverse=True)
         for e in examples:
             row = parts["names"][kind == "target"].index(e.name)
             for prediction, logits in ((e.old, parts[f"{kind}_logits"][0]), (e.new, parts[f"{kind}_logits"][1])):

@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from trace.gate.verdict import AnchorVerdict
-from trace.report.charts import embedding_scatter, intervals, past_scatter, waterfall
+from trace.gate.policy import AnchorVerdict
+from trace.report.changes import ColumnDrift, SliceChange
+from trace.report.charts import drift_bars, dumbbells, embedding_scatter, intervals, past_scatter, waterfall
 from trace.report.embedding import embedding
 from trace.report.words import Bar
 from trace.stats.conformal import PastUpdate
@@ -74,6 +75,37 @@ def test_a_missing_term_has_no_bar_and_its_total_an_outline():
     assert not parts(svg, "total")
     assert not parts(svg, "change")
     assert words(svg).count("n/a") == 2
+
+
+def test_what_is_more_than_the_loss_allows_is_grey_and_does_not_set_the_scale():
+    bars = [Bar("a", 1.0, "term"), Bar("b", 180.0, "term"), Bar("sum", 181.0, "total")]
+    svg = waterfall(bars, "title", name="p", most=20.0)
+    assert (len(parts(svg, "term")), len(parts(svg, "vacuous")), len(parts(svg, "beyond"))) == (1, 2, 1)
+    (left, right), (limit, end) = box(parts(svg, "term")[0]), box(parts(svg, "beyond")[0])
+    linear([(0.0, left), (1.0, right), (20.0, limit), (22.0, end)])
+    assert "b 180, says nothing; sum 181, says nothing." in svg
+    within = waterfall(bars[:1], "title", name="p", most=20.0)
+    assert parts(within, "vacuous") == parts(within, "beyond") == []
+
+
+def test_either_models_share_stands_at_its_number():
+    changes = [SliceChange("a", 10, 5, 0.9, 0.2), SliceChange("b", 10, 1, 0.5, 0.6)]
+    svg = dumbbells(changes, "title", name="p")
+    marks = [(c.before, points(g)[0][0]) for c, g in zip(changes, parts(svg, "old"), strict=True)]
+    marks += [(c.after, points(g)[0][0]) for c, g in zip(changes, parts(svg, "new"), strict=True)]
+    linear(marks)
+    assert "a from 90% to 20%; b from 50% to 60%." in svg
+    falls, rises = (ElementTree.tostring(g, encoding="unicode") for g in parts(svg, "new"))
+    assert "--reject" in falls
+    assert "--source" in rises
+
+
+def test_columns_are_as_long_as_they_drift():
+    found = [ColumnDrift("a", 1.0, 0.8, True), ColumnDrift("b", 0.1, 0.4, True), ColumnDrift("c", 0.0, 0.1, False)]
+    svg = drift_bars(found, "title", name="p")
+    boxes = [box(g) for g in parts(svg, "term") + parts(svg, "remainder")]
+    linear([(0.0, boxes[0][0]), *((each.distance, right) for each, (_, right) in zip(found, boxes, strict=True))])
+    assert "a 0.80; b 0.40; c 0.10, within chance." in svg
 
 
 def test_a_waterfall_of_nothing_is_drawn():

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from trace.gate.verdict import AnchorVerdict, Verdict
+from trace.gate.policy import AnchorVerdict, Verdict
 from trace.report.page import to_html
 from trace.report.text import column_kinds
 from trace.report.verdict import to_text
@@ -84,7 +84,7 @@ def test_the_full_report_says_everything(full):
     case = full_cases()[0]
     d = case.diagnostic
     values = [*d.core_terms().values(), *d.remainders("hybrid").values(), d.bound_core("mmd"), d.bound_full()]
-    values += [d.evidence.anchor.worst_label.bernstein.upper, d.evidence.shift.mmd.bandwidth, case.shifted[-1].value]
+    values += [d.intervals()["anchor_worst_label"].upper, d.evidence.shift.mmd.bandwidth, case.shifted[-1].value]
     for value in values:
         assert f"{value:.4g}" in full.text
     for words in (
@@ -174,10 +174,13 @@ def test_waterfalls_add_up():
     assert core.value + sum(bar.value for bar in rest) == pytest.approx(full.value) == pytest.approx(d.bound_full())
 
 
-def test_readings_are_strongest_first_and_leave_out_what_is_missing():
-    values = [r.value for r in readings(full_cases()[0].diagnostic, "ot")]
-    assert values == sorted(values, reverse=True)
-    assert len(values) == 4
+def test_readings_are_strongest_first_with_vacuous_ones_last_and_leave_out_what_is_missing():
+    d = full_cases()[0].diagnostic
+    found = readings(d, "ot")
+    order = [(not r.vacuous, r.value) for r in found]
+    assert order == sorted(order, reverse=True)
+    assert [r.vacuous for r in found] == [r.value >= d.evidence.loss_range for r in found]
+    assert len(found) == 4
     assert [r.term.name for r in readings(bare_cases()[0].diagnostic, "ot")] == ["model change"]
 
 
@@ -260,3 +263,60 @@ def test_a_verdict_without_an_interval():
     page = Page(to_html([], verdict=verdict, title="t", about={}))
     assert "anchor disagreement 0%, interval [n/a, n/a], limit 10%." in page.text
     assert "[n/a, n/a]" in to_text(verdict)
+
+
+HEADINGS = (
+    "Why: what the bound is made of",
+    "What to do about it, strongest first",
+    "All that is known about the change of the risk",
+    "Predictions that change",
+    "Classes and old to new predictions",
+    "On the anchor's own inputs",
+    "Where the inputs lie",
+    "Most-shifted examples",
+    "Against past updates",
+    "Estimates and guarantee",
+    "Settings and versions",
+)
+
+
+def test_the_answer_comes_first_then_why_then_evidence_and_settings_last(full):
+    found = re.findall(r"<h[23][^>]*>([^<]*)", full_report().replace("&#39;", "'"))
+    assert found[0].startswith("Verdict: ")
+    first = [found.index(heading) for heading in HEADINGS]
+    assert first[:-1] == sorted(first[:-1])
+    assert found[-1] == HEADINGS[-1]
+    answer = full_report().split("</section>")[0]
+    assert "newly wrong" in answer
+    assert "penalty" not in answer
+
+
+def test_what_says_nothing_is_grey_and_explained(full):
+    d = full_cases()[0].diagnostic
+    assert d.emp_shift_ot > d.evidence.loss_range > d.model_change
+    grey = re.findall(r'<tr class="vacuous"><th scope="row">([^<]*)', full_report())
+    assert {"covariate-shift penalty", "core", "full"} <= set(grey)
+    assert "model change" not in grey
+    assert "Grey is what says nothing: it is" in full.text
+    assert "It says nothing about this update, and no advice follows." in full.text
+    assert "Train the update on data closer to the anchor" not in full.text
+    said = full.text.split("More than the loss allows, and so says nothing: ")[1]
+    assert said.startswith("the two-term bound (") or f"the paper's bound, ot ({d.bound_core():.4g})" in said
+
+
+def test_flips_classes_and_pairs_are_those_of_the_held_out_rows(full):
+    case = full_cases()[0]
+    labelled = case.diagnostic.evidence.labelled
+    assert f"{labelled.num_samples} labelled rows: {labelled.negative_flips} newly wrong" in full.text
+    assert [e.outcome for e in case.disagreeing] == ["newly wrong"] * 8
+    assert sum(each.rows for each in case.classes) == labelled.num_samples == 700
+    assert all(f"{each.before:.0%}" in full.text for each in case.classes)
+    assert case.transitions[0] == ["old model", "new model", "rows"]
+
+
+def test_drift_by_column_where_columns_have_names(bare):
+    case = bare_cases()[0]
+    assert {each.name for each in case.drift} == set("abcd")
+    assert "Drift by column" in bare.text
+    assert f"{case.drift[0].shift:+.2f}" in bare.text
+    assert "Drift by column" not in Page(full_report()).text

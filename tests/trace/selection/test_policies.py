@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from trace.estimators import mmd
-from trace.selection import Selection, matching, mmdmin, names, random, w1min
+from trace.selection import Selection, mmdmin, names, random, w1min
 from trace.selection import policy as policy_of
-from trace.selection.matching import claim_greedily, exact_plan, nearest_rows, nearest_share
 from trace.selection.mmdmin import prepare
+from trace.selection.w1min import claim_greedily, exact_plan, nearest_rows, nearest_share
 
-MMDMIN = importlib.import_module("trace.selection.mmdmin")
-"""The module, whose name in the package is the function's."""
+MMDMIN, W1MIN = (importlib.import_module(f"trace.selection.{name}") for name in ("mmdmin", "w1min"))
+"""The modules, whose names in the package are the functions'."""
 
 BANDWIDTH = 2.0
 POOL = torch.zeros(9, 1)
@@ -112,7 +112,7 @@ def test_herding_is_the_naive_loop(seed):
 
 @pytest.mark.parametrize("first_block", [1, 3, 64])
 def test_the_lazy_search_is_the_full_one(first_block, monkeypatch):
-    monkeypatch.setattr(matching, "_FIRST_BLOCK", first_block)
+    monkeypatch.setattr(W1MIN, "_FIRST_BLOCK", first_block)
     for seed in range(5):
         x, pool = samples(seed, n=20, m=40)
         picks, units = claim_greedily(x, pool, torch.arange(40), 5, torch.ones(20, dtype=torch.long), 4)
@@ -215,7 +215,7 @@ def test_tiles_equal_one_block(monkeypatch):
     x, pool = samples(7, n=30, m=40)
     whole = herd(x, pool, 6), w1min(x, pool, 6)
     monkeypatch.setattr(MMDMIN, "_TILE", 7)
-    monkeypatch.setattr(matching, "_TILE_ENTRIES", 50)
+    monkeypatch.setattr(W1MIN, "_TILE_ENTRIES", 50)
     for found, tiled in zip(whole, (herd(x, pool, 6), w1min(x, pool, 6)), strict=True):
         assert tiled.indices.tolist() == found.indices.tolist()
         assert tiled.history == pytest.approx(found.history, rel=1e-12)
@@ -361,5 +361,5 @@ def test_every_policy_is_chosen_by_the_name_of_its_file():
         found = own.choose(x, pool, 3, chosen=torch.tensor([1]), generator=seeded(0), **shared)
         assert len(found.indices.unique()) == 3
         assert 1 not in found.indices
-    with pytest.raises(ValueError, match="there is no selection policy 'matching': take one of mmdmin, random, w1min"):
-        policy_of("matching")
+    with pytest.raises(ValueError, match="there is no selection policy 'pool': take one of mmdmin, random, w1min"):
+        policy_of("pool")

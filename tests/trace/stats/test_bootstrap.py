@@ -36,8 +36,8 @@ def test_resampled_metrics_equal_the_metrics_of_the_resamples(x, y, harmful, see
     counts = rng(seed).integers(0, 3, size=(8, 12)) * rng(seed + 1).integers(0, 2, size=(8, 12))
     counts[0] = 0
     for metric, target in ((spearman, y), (auroc, harmful.astype(float)), (auprc, harmful.astype(float))):
-        at_once = bootstrap_module._on_resamples(metric, [x, target], counts.astype(float))
-        one_by_one = bootstrap_module._on_resamples(
+        at_once = bootstrap_module.on_resamples(metric, [x, target], counts.astype(float))
+        one_by_one = bootstrap_module.on_resamples(
             lambda a, b, metric=metric: metric(a, b), [x, target], counts.astype(float)
         )
         np.testing.assert_allclose(at_once, one_by_one, atol=1e-12)
@@ -49,8 +49,8 @@ def test_resampled_metrics_equal_the_metrics_of_the_resamples(x, y, harmful, see
 def test_a_paired_difference_equals_the_difference_on_each_resample(x, y, harmful, seed):
     counts = rng(seed).integers(0, 3, size=(8, 12)).astype(float)
     for metric, target in ((spearman, x + y), (auroc, harmful.astype(float)), (auprc, harmful.astype(float))):
-        at_once = bootstrap_module._on_resamples(Difference(metric), [x, y, target], counts)
-        one_by_one = bootstrap_module._on_resamples(
+        at_once = bootstrap_module.on_resamples(Difference(metric), [x, y, target], counts)
+        one_by_one = bootstrap_module.on_resamples(
             lambda a, b, t, metric=metric: metric(a, t).value - metric(b, t).value, [x, y, target], counts
         )
         np.testing.assert_allclose(at_once, one_by_one, atol=1e-12)

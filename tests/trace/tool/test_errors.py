@@ -43,7 +43,7 @@ def bad_samples():
         ("short", {"x": x, "y": y[:5]}, "y has shape [5] for 40 rows of x"),
         ("half", {"x": x, "y": y + 0.5}, "the label of row 0 is"),
         ("key", {"x": x, "Y": y}, "holds 'Y', which is none of x, y"),
-        ("none", {"y": y}, "holds neither x nor features"),
+        ("none", {"y": y}, "holds none of x, features and logits"),
         ("text", {"x": x.astype(str), "y": y}, "real numbers are needed"),
         (
             "names",
@@ -66,6 +66,7 @@ def test_bad_samples(tool, update, tmp_path, name, arrays, words):
         update / "old.pt",
         "--new-model",
         update / "new.pt",
+        "--trust",
         "--hold-out",
         "--source",
         tmp_path / f"{name}.npz",
@@ -81,10 +82,10 @@ def test_bad_samples(tool, update, tmp_path, name, arrays, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--model", "missing.pt"], "--model missing.pt does not exist: a model is TorchScript"),
+        (["--model", "missing.pt"], "--model missing.pt does not exist: a model is scikit-learn"),
         (["--model", "{folder}/source.npz"], "is of no known kind"),
         (["--source", "missing.npz"], "missing.npz does not exist"),
-        (["--source", "{folder}/old.pt"], "data of this kind are not known: use .npz"),
+        (["--source", "{folder}/old.pt"], "old.pt is a TorchScript file, which holds no sample: use .npz"),
         (["--set", "qq=0.9"], "there is no setting 'qq', did you mean q?"),
         (["--set", "q=high"], "q must be a number, got 'high'"),
         (["--set", "q=2"], "q must lie strictly between 0 and 1"),
@@ -123,7 +124,7 @@ def test_bad_options(tool, update, options, words):
     given = [option.format(folder=update) for option in options]
     repeated = "names 'source' twice" in words
     defaults = [str(v) for key, value in usual.items() if key not in given or repeated for v in (key, value)]
-    code, out, err = tool("diagnose", *defaults, *given)
+    code, out, err = tool("diagnose", "--trust", *defaults, *given)
     assert (code, out) == (3, "")
     assert words in err
     assert "Traceback" not in err
@@ -132,7 +133,7 @@ def test_bad_options(tool, update, options, words):
 def test_saved_outputs_must_be_there(tool, update):
     code, _, err = tool("diagnose", "--source", update / "source.npz", "--target", update / "target.npz")
     assert code == 3
-    assert "target.npz holds no logits, which no --model needs" in err
+    assert "target.npz holds no logits, which must be there without --model: save it there" in err
 
 
 def test_outputs_that_do_not_fit_each_other_or_the_labels(tool, update, tmp_path):
@@ -170,7 +171,15 @@ def test_one_array_is_no_sample(tool, update, tmp_path):
 def test_the_anchor_is_named_where_there_are_several(tool, update, tmp_path):
     x, y = rows(40, 0.0, 0)
     np.savez(tmp_path / "one.npz", x=x, y=0 * y)
-    models = ("--model", update / "old.pt", "--new-model", update / "new.pt", "--target", update / "target.npz")
+    models = (
+        "--model",
+        update / "old.pt",
+        "--new-model",
+        update / "new.pt",
+        "--trust",
+        "--target",
+        update / "target.npz",
+    )
     anchors = ("--source", f"a={update / 'source.npz'}", "--source", f"b={tmp_path / 'one.npz'}")
     code, _, err = tool("diagnose", *models, *anchors)
     assert code == 3
@@ -183,14 +192,14 @@ def test_the_anchor_is_named_where_there_are_several(tool, update, tmp_path):
 
 def test_a_failing_model_is_named(tool, update, failing):
     options = ("--new-model", failing, "--source", update / "source.npz", "--target", update / "target.npz")
-    code, _, err = tool("diagnose", "--model", update / "old.pt", *options)
+    code, _, err = tool("diagnose", "--trust", "--model", update / "old.pt", *options)
     assert code == 3
     assert "--new-model" in err
     assert "failing.pt failed on inputs [160, 3] of torch.float32" in err
     assert "out of luck" in err
     assert err.count("\n") == 1
     with pytest.raises(UserError, match="out of luck"):
-        tool("diagnose", "--debug", "--model", update / "old.pt", *options)
+        tool("diagnose", "--debug", "--trust", "--model", update / "old.pt", *options)
 
 
 def test_inputs_of_another_shape(tool, update, tmp_path):
@@ -202,6 +211,7 @@ def test_inputs_of_another_shape(tool, update, tmp_path):
         update / "old.pt",
         "--new-model",
         update / "new.pt",
+        "--trust",
         "--source",
         tmp_path / "wide.npz",
         "--target",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trace.gate.policy import Policy
+from trace.gate.policy import DEFAULT_RULES, Policy, Rule
 from trace.io.errors import UserError
 from trace.io.writing import strict_json
 from trace.stats.conformal import calibrate_threshold
@@ -38,6 +38,33 @@ def test_one_line_is_a_policy(write):
 def test_every_key_counts(write):
     text = "score: trace_w\nthreshold: 3\nconfidence: 0.9\nmin_source: 7\nmin_target: 8\nanchors: [a, b]\n"
     assert load_policy(write("p.yaml", text)).policy == Policy(3.0, "trace_w", 0.9, 7, 8, ("a", "b"))
+
+
+def test_rules_are_read(write):
+    text = """
+labels: decide
+looks: 2
+rules:
+  - {score: error_change, limit: 0.02, unlabelled: anchor_disagreement}
+  - score: trace_w
+    limit: 5
+    anchor: photos
+    role: advisory
+"""
+    assert load_policy(write("p.yaml", text)).policy == Policy(
+        rules=(
+            Rule("error_change", 0.02, unlabelled="anchor_disagreement"),
+            Rule("trace_w", 5.0, anchor="photos", required=False),
+        ),
+        labels="decide",
+        looks=2,
+    )
+
+
+def test_a_policy_without_a_limit_has_the_default_rules(write):
+    policy = load_policy(write("p.yaml", "confidence: 0.9\n")).policy
+    assert policy == Policy(confidence=0.9)
+    assert policy.all_rules == DEFAULT_RULES
 
 
 def test_the_example_is_a_policy():
@@ -75,8 +102,27 @@ def test_calibrations_are_read_back(write, tmp_path):
     ("text", "message"),
     [
         ("treshold: 0.1", "has the unknown key 'treshold': did you mean threshold?"),
+        ("threshold: 5", "threshold 5 for anchor_disagreement, a share, must lie strictly between 0 and 1: write 0.05"),
+        ("threshold: -1\nscore: trace_w", "threshold -1 for trace_w, which is never negative, would reject everything"),
+        ("threshold: 0.1\nlabels: deside", "labels 'deside' is not known: did you mean decide?"),
+        ("threshold: 0.1\nlooks: 0", "looks must be a whole number"),
+        ("threshold: 0.1\nrules: []", "has threshold and rules: give one of threshold, past"),
+        ("rules: 3", "rules must be a list such as"),
+        ("rules: [3]", "rule 1 needs a score and a limit, such as {score: error_change, limit: 0.02}"),
+        ("rules: [{score: trace_w}]", "rule 1 needs a score and a limit"),
+        ("rules: [{score: trace_w, limit: 1, rôle: x}]", "rule 1 has the unknown key 'rôle': did you mean role?"),
+        ("rules: [{score: trace_w, limit: many}]", "rule 1: limit must be a number such as 0.05, got 'many'"),
+        (
+            "rules: [{score: trace_w, limit: 1, role: advisary}]",
+            "rule 1: role 'advisary' is not known: did you mean adv",
+        ),
+        ("rules: [{score: tracew, limit: 1}]", "rule 1: score 'tracew' is not known"),
+        ("rules: [{score: recall_drop, limit: 2}]", "rule 1: threshold 2 for recall_drop, a share, must lie strictly"),
+        ("rules: [{score: trace_w, limit: 1, role: advisory}]", "no rule is required, so nothing would decide"),
         ("threshold: 0.1\nxyz: 1", "has the unknown key 'xyz': known are threshold,"),
-        ("threshold: 1e-2", "threshold must be a number such as 0.05, got '1e-2'"),
+        ("threshold: 1:30", "threshold must be a number such as 0.05, got '1:30'"),
+        ("threshold: 010", "threshold must be a number such as 0.05, got '010'"),
+        ("a: &a 1\nthreshold: *a", "has an anchor or alias .*: write the value where it is needed"),
         ("threshold: true", "threshold must be a number"),
         ("threshold: 0.1\nmin_source: 1.5", "min_source must be a whole number, got 1.5"),
         ("threshold: 0.1\nscore: 3", "score must be text, got 3"),
@@ -96,8 +142,9 @@ def test_calibrations_are_read_back(write, tmp_path):
         ("calibration: short.json", "is not complete .*: make it again with calibrate --out"),
         ("- 1\n- 2", "holds no keys: give it at least a threshold"),
         ("threshold: [", "is not YAML .*: write one `key: value` a line"),
-        ("threshold: !!python/object/apply:os.getcwd []", "is not YAML"),
-        ("threshold: .nan", "threshold must be a finite number"),
+        ("threshold: !!python/object/apply:os.getcwd []", "has a tag .*: write plain values"),
+        ("threshold: .nan", "threshold must be a number such as 0.05, got '.nan'"),
+        ("threshold: 1e999", "threshold must be a finite number"),
         ("threshold: 0.1\nthreshold: 0.2", "has the key 'threshold' twice: keep one of them"),
         ("calibration: odd.json", "odd.json is not complete .*: make it again with calibrate --out"),
         ("calibration: .", "is a folder: name a file"),
@@ -148,3 +195,11 @@ def test_files_that_are_no_text(tmp_path):
     (tmp_path / "p.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="is not text in UTF-8"):
         read_past(tmp_path / "p.csv")
+
+
+def test_numbers_are_those_of_yaml_1_2(write):
+    """YAML 1.1 reads 1e-2 as text."""
+    for text, value in (("1e-2", 0.01), (".5", 0.5), ("0.25", 0.25), ("3", 3.0), ("-1", -1.0)):
+        assert (
+            load_policy(write("policy.yaml", f"score: anchor_plug_in\nthreshold: {text}\n")).policy.threshold == value
+        )

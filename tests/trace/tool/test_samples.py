@@ -4,7 +4,7 @@ import torch
 
 from trace import Sample
 from trace.io.rows import Part
-from trace.tool.samples import Scaling
+from trace.tool.samples import Scaling, Unscaled
 
 
 def test_a_change_of_coordinates(generator):
@@ -15,4 +15,4 @@ def test_a_change_of_coordinates(generator):
     assert torch.allclose(z.mean(dim=0), torch.zeros(3, dtype=torch.float64), atol=1e-9)
     assert torch.allclose(z.std(dim=0, correction=0), torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
     model = torch.nn.Linear(3, 2).double()
-    assert torch.allclose(scaling.undo_before(model)(z), model(x))
+    assert torch.allclose(Unscaled(model, scaling)(z), model(x))

@@ -1,12 +1,15 @@
 """Seconds by stage add up, and progress appears on a terminal alone."""
 
 import io
+import re
 import time
 
 import pytest
 
+from trace.io.checksum import sha256
+from trace.io.data import read_rows
 from trace.tool import stages as module
-from trace.tool.stages import Stages, seconds_line, summed
+from trace.tool.stages import Stages, seconds_line
 
 
 class Terminal(io.StringIO):
@@ -17,14 +20,14 @@ class Terminal(io.StringIO):
 def test_a_stage_inside_another_counts_for_itself(monkeypatch):
     clock = iter([0.0, 1.0, 4.0, 6.0])
     monkeypatch.setattr(module.time, "perf_counter", lambda: next(clock))
-    stages = Stages(progress=False)
+    stages = Stages()
     with stages("outer"), stages("inner"):
         pass
     assert stages.seconds == {"outer": 1.0 + 2.0, "inner": 3.0}
 
 
 def test_seconds_are_real():
-    stages = Stages(progress=False)
+    stages = Stages()
     for _ in range(2):
         with stages("nap"):
             time.sleep(0.01)
@@ -32,7 +35,7 @@ def test_seconds_are_real():
 
 
 def test_a_failing_stage_is_closed():
-    stages = Stages(progress=False)
+    stages = Stages()
     with pytest.raises(KeyError), stages("broken"):
         raise KeyError
     with stages("next"):
@@ -48,6 +51,22 @@ def test_progress_is_for_terminals(monkeypatch, stream, shown):
     assert ("shift ..." in stream.getvalue()) == shown
 
 
-def test_sums_and_their_line():
-    total = summed({"data": 0.5, "shift": 1.0}, {"shift": 2.0})
-    assert seconds_line(total) == "seconds: data 0.50, shift 3.00; total 3.50"
+def test_a_large_table_shows_how_far_it_is(monkeypatch, tmp_path):
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    path = tmp_path / "big.csv"
+    path.write_text("a,b,y\n" + "0.25,0.5,1\n1.25,0.5,0\n" * 300_000)
+    stages = Stages()
+    options = {"transform": None, "label": None, "labelled": True, "columns": None, "limit": None, "generator": None}
+    with stages("data"):
+        found = read_rows(str(path), **options, progress=stages.progress)
+    assert found.x.shape == (600_000, 2)
+    assert found.sha256 == sha256(path)
+    shown = [int(text) for text in re.findall(r"data \.\.\. (\d+)%", stream.getvalue())]
+    assert len(shown) > 5
+    assert shown == sorted(shown)
+    assert shown[-1] == 100
+
+
+def test_the_line_ends_with_the_sum():
+    assert seconds_line({"data": 0.5, "shift": 3.0}) == "seconds: data 0.50, shift 3.00; total 3.50"

@@ -30,7 +30,7 @@ class TestContract:
     def test_draws_labelled_samples_that_the_generator_decides(self, name):
         made = world(name, severity=0.7)
         for draw in (made.source, made.target):
-            x, y = draw(500, generator=seeded())
+            x, y, _ = draw(500, generator=seeded())
             assert x.shape[0] == len(y) == 500
             assert x.dtype == torch.float32
             assert x.isfinite().all()
@@ -58,7 +58,7 @@ class TestContract:
 def test_posterior_is_calibrated(name):
     """Within each tenth of the posterior, labels of the source occur as often as it says."""
     made = world(name)
-    x, y = made.source(200_000, generator=seeded())
+    x, y, _ = made.source(200_000, generator=seeded())
     p = made.posterior(x)
     for low in torch.arange(0, 1, 0.1):
         chosen = (p >= low) & (p < low + 0.1)
@@ -70,7 +70,7 @@ def test_posterior_is_calibrated(name):
 def test_invariant_labels_follow_the_source_and_travelling_ones_do_not(name):
     for labels, follows in (("invariant", True), ("travel", False)):
         made = world(name, severity=2.0, labels=labels)
-        x, y = made.target(100_000, generator=seeded())
+        x, y, _ = made.target(100_000, generator=seeded())
         excess = (y - made.posterior(x)).abs().mean() - 2 * (made.posterior(x) * (1 - made.posterior(x))).mean()
         assert (abs(excess) < 0.01) == follows
 

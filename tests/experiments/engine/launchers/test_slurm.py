@@ -1,5 +1,6 @@
 """SLURM arrays on a real one-node cluster: kills, cancels, requeues and preemptions, every record once."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -10,11 +11,13 @@ import pytest
 from experiments.commands.status import describe
 from experiments.engine.config import Run
 from experiments.engine.launchers import inline, slurm
-from experiments.engine.launchers.slurm import Cluster, QueueUnknownError, load_cluster, queue_states, script, submit
+from experiments.engine.launchers.slurm import Cluster, load_cluster, script, submit
 from experiments.engine.records import ROOT
+from experiments.engine.scheduler import QueueUnknownError, queue_states
 from experiments.engine.store import RunDirectory
 from tests.experiments import toy
 from tests.experiments.cluster import CLUSTER, fake, restarts, states, until
+from tests.experiments.engine.test_interrupt import steps_of
 from tests.experiments.toy import TOY, grid
 
 
@@ -30,12 +33,16 @@ def test_array_with_a_kill_a_cancel_and_a_failure(cluster, tmp_path, computed):
     subprocess.run(["scancel", jobs[3]], check=True)
     until(lambda: not queue_states(jobs))
     first = [RunDirectory.of(run, store).state() for run in runs]
-    assert (first[2], first[-1]) == ("missing", "failed")
-    assert 3 <= first.count("missing") <= 6  # the rest of two packs
+    assert (first[2], first[-1]) == ("failed", "failed")
+    assert first[3] == "done", "the rest of a pack goes on"
+    assert 1 <= first.count("missing") <= 4, "of the pack that was cancelled"
+    assert "was killed by SIGKILL, perhaps for lack of memory" in RunDirectory.of(killed[0], store).reason()
     assert "fails on purpose" in RunDirectory.of(failing[0], store).failure_path.read_text()
-    job_id, log = RunDirectory.of(failing[0], store).job()
-    assert job_id == jobs[-1]
-    assert os.path.samefile(log, RunDirectory.of(failing[0], store).path / "slurm.out")
+    job = RunDirectory.of(failing[0], store).job()
+    assert job.id == jobs[-1]
+    assert os.path.samefile(job.log, RunDirectory.of(failing[0], store).path / "slurm.out")
+    cancelled = describe("toy", [RunDirectory.of(run, store) for run in runs]).splitlines()
+    assert [line for line in cancelled if line.startswith(f"  task {jobs[3]} was cancelled: ")]
     before = computed()
 
     again = [run for run in runs if RunDirectory.of(run, store).state() != "done"]
@@ -62,14 +69,28 @@ def test_requeue_after_a_signal_goes_on_with_the_next_run(cluster, tmp_path, com
 
 
 def test_a_real_timeout_is_requeued_until_all_is_done(cluster, tmp_path, computed):
-    """125 seconds of work in a task of 3 minutes: SLURM warns after 60 to 120 seconds."""
-    store, runs = tmp_path / "runs", grid(250, mode="slow", scale=8.0)
-    cluster = Cluster(partition="normal", minutes=3, signal_seconds=60, runs_per_task=250)
+    """80 seconds of work; the limit is lowered to two minutes, of which SLURM warns 60 to 120 seconds before."""
+    store, runs = tmp_path / "runs", grid(160, mode="slow", scale=8.0)
+    cluster = Cluster(partition="normal", minutes=3, signal_seconds=60, runs_per_task=160)
     (job,) = submit(runs, cluster, runs=store)
+    subprocess.run(["scontrol", "update", f"JobId={job}", "TimeLimit=2"], check=True)
     until(lambda: not queue_states([job]), seconds=480)
-    assert states(runs, store) == {"done": 250}
+    assert states(runs, store) == {"done": 160}
     assert restarts(job) >= 1
-    assert sum(computed().values()) <= 250 + restarts(job)
+    assert sum(computed().values()) <= 160 + restarts(job)
+
+
+def test_a_task_that_times_out_too_often_says_so(cluster, tmp_path, computed):
+    store, runs = tmp_path / "runs", grid(3, mode="steps", scale=9.0)
+    (job,) = submit(runs, dataclasses.replace(CLUSTER, max_timeouts=0), runs=store)
+    directories = [RunDirectory.of(run, store) for run in runs]
+    until(lambda: steps_of(directories[0]))
+    subprocess.run(["scancel", "--signal=USR2", job], check=True)
+    until(lambda: not queue_states([job]))
+    assert states(runs, store) == {"failed": 3}
+    for directory in directories:
+        assert "reached its time limit more often than max_timeouts allows: raise minutes in" in directory.reason()
+    assert directories[0].checkpoint_path.exists()
 
 
 def test_preempted_tasks_come_back(cluster, tmp_path, computed):
@@ -179,7 +200,7 @@ def test_a_silent_controller_is_not_an_empty_queue(tmp_path, monkeypatch):
         queue_states(["7_0"])
     directory = RunDirectory(tmp_path / "runs" / "toy" / "abc")
     directory.path.mkdir(parents=True)
-    (directory.path / "job.txt").write_text("7_0\n/tmp/log\n")
+    (directory.path / "job.txt").write_text("7_0\n/tmp/log\n\n")
     assert "the queue does not answer: Unable to contact" in describe("toy", [directory])
     fake(tmp_path, monkeypatch, "squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
     assert queue_states(["7_0"]) == {}

@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from experiments.engine.launchers.slurm import Cluster, queue_states, submit
+from experiments.engine.launchers.slurm import Cluster, submit
 from experiments.engine.records import ROOT
+from experiments.engine.scheduler import queue_states
 from experiments.engine.store import RunDirectory
 from tests.experiments.cluster import CLUSTER, fake, need_slurm, restarts, states, until
 from tests.experiments.conftest import fill

@@ -1,6 +1,5 @@
 """DomainNet: downloads that break off, lie or cannot be written, and a check of the copy at hand."""
 
-import fcntl
 import io
 import shutil
 import zipfile
@@ -8,11 +7,12 @@ import zipfile
 import pytest
 
 from experiments.engine.errors import UserError
+from experiments.engine.leases import acquire
+from experiments.fetch.downloads import fetch
 from experiments.vision.datasets import domainnet
 from experiments.vision.datasets.domainnet import EXPECTED, PARTS, PublishedArchive, fetch_domains, verify
-from experiments.vision.fetch.downloads import fetch
 from experiments.vision.split_report import as_text
-from tests.experiments.vision.servers import serving
+from tests.experiments.fetch.servers import serving
 from tests.experiments.vision.trees import domainnet_tree
 from trace.io.checksum import sha256
 
@@ -203,11 +203,9 @@ def test_what_is_unknown_is_said(get, site):
 
 
 def test_two_downloads_of_one_file_do_not_mix(get, tmp_path):
-    (tmp_path / "root").mkdir()
-    with open(tmp_path / "root" / "real_train.txt.part", "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="being written by another process"):
-            get()
+    lease = acquire(tmp_path / "root" / "real_train.txt.part.lease")
+    with lease, pytest.raises(UserError, match="being written by another process"):
+        get()
 
 
 def test_the_check_finds_what_is_wrong(tmp_path):

@@ -1,0 +1,1 @@
+"""The arena: outputs of models before and after updates, on which any label-free score can be tried in a minute."""

@@ -1,0 +1,1 @@
+"""Files from the network: downloads that go on, archives that stay in their folder, packages of npm and PyPI."""

@@ -1,1 +1,0 @@
-"""Files from the network: downloads that go on, archives that stay in their folder, packages of npm."""
