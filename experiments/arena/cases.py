@@ -26,7 +26,7 @@ ARENA = ROOT / "results" / "arena"
 SEEDS = 4
 """Of a replication that are stored: the first ones."""
 OPEN = ("acs", "emoji")
-"""Data sets whose licence lets outputs of models be passed on; that of PACS states none."""
+"""Data sets whose licence (`card.LICENCES`) lets outputs of models be passed on; that of PACS states none."""
 SCALARS = (
     "output_distance",
     "sensitivity_source",

@@ -4,12 +4,15 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pandas import DataFrame
+
+from trace.stats.jackknife import StudentInterval
 
 from ..analysis.cells import interval
 from ..analysis.gate import REPLICATED_AT, SCORES, TABLES_ALONE, area, both_kinds, correlation, gate_frame, lead
@@ -22,6 +25,7 @@ from .worker import FAILED
 
 OWN = "own"
 """Column of the score that is tried."""
+LABELS = {**SCORES, **TABLES_ALONE, OWN: "the new score"}
 
 
 def scored(script: Path, bouts: list[Bout], *, seconds: float = 600) -> DataFrame:
@@ -55,7 +59,7 @@ def scored(script: Path, bouts: list[Bout], *, seconds: float = 600) -> DataFram
 
 
 def joined(records: list[Record], own: DataFrame) -> DataFrame:
-    """The plain updates of the records that were scored, with all their scores and the new one.
+    """The plain updates of the records that stand in the arena, with all their scores and what ``own`` adds.
 
     Raises:
         UserError: where a case of the arena has no record.
@@ -67,25 +71,60 @@ def joined(records: list[Record], own: DataFrame) -> DataFrame:
     return found
 
 
+def entered(bouts: list[Bout]) -> DataFrame:
+    """All cases, without a score of one's own: what `joined` takes for the scores of the records alone."""
+    rows = [(bout.title, bout.seed, name) for bout in bouts for name in bout.names]
+    return DataFrame(rows, columns=["title", "seed", "name"])
+
+
 def standing(frame: DataFrame) -> Table:
     """By replication: rho and AUROC of the new score, its rank by rho, and its lead over the best of the others."""
     rows = []
     for title, part in frame.groupby("title"):
-        labels = {**SCORES, **TABLES_ALONE}
-        others = {name: correlation(part, name) for name in labels if name in part and part[name].notna().all()}
-        mine = correlation(part, OWN)
-        best = max(others, key=lambda name: others[name].estimate)
-        rank = 1 + sum(other.estimate > mine.estimate for other in others.values())
-        areas = [interval(area(part, OWN, t), "{:.2f}") if both_kinds(part, t) else "one kind" for t in REPLICATED_AT]
-        beside = f"{interval(lead(part, OWN, best), '{:+.2f}')} over {labels[best]}"
-        rank_of = f"{rank} of {len(others) + 1}"
-        rows.append([str(title), interval(mine, "{:.2f}"), rank_of, beside, *areas, str(len(part))])
+        found = _correlations(part, LABELS)
+        mine = found.pop(OWN)
+        best = next(iter(found))
+        rank = 1 + sum(other.estimate > mine.estimate for other in found.values())
+        beside = f"{interval(lead(part, OWN, best), '{:+.2f}')} over {LABELS[best]}"
+        rank_of = f"{rank} of {len(found) + 1}"
+        rows.append([str(title), interval(mine, "{:.2f}"), rank_of, beside, *_areas(part, OWN), str(len(part))])
     return Table(
         caption=(
             "The new score on every replication of the arena: Spearman's rho with the signed change of the anchor's "
             "0-1 risk, its rank among all scores, the paired difference to the best of the others, and AUROC for a "
             "rise above tau; 95% intervals, Student's t over seeds and candidates."
         ),
-        header=["replication", "rho", "rank", "lead", *(f"AUROC at {tau:g}" for tau in REPLICATED_AT), "updates"],
+        header=["replication", "rho", "rank", "lead", *_AREAS, "updates"],
         rows=rows,
     )
+
+
+def ladder(frame: DataFrame, *, own: str = "") -> Table:
+    """Every score on every replication, best first; ``own`` is the name of the new one, where there is one."""
+    labels = {**LABELS, OWN: own or LABELS[OWN]}
+    rows = [
+        [str(title), str(rank), labels[name], interval(rho, "{:.2f}"), *_areas(part, name)]
+        for title, part in frame.groupby("title")
+        for rank, (name, rho) in enumerate(_correlations(part, labels).items(), 1)
+    ]
+    return Table(
+        caption=(
+            "All scores on the updates of the arena, by Spearman's rho with the signed change of the anchor's 0-1 "
+            "risk, and AUROC for a rise above tau; 95% intervals, Student's t over seeds and candidates."
+        ),
+        header=["replication", "rank", "score", "rho", *_AREAS],
+        rows=rows,
+    )
+
+
+_AREAS = [f"AUROC at {tau:g}" for tau in REPLICATED_AT]
+
+
+def _areas(part: DataFrame, name: str) -> list[str]:
+    return [interval(area(part, name, tau), "{:.2f}") if both_kinds(part, tau) else "one kind" for tau in REPLICATED_AT]
+
+
+def _correlations(part: DataFrame, labels: Iterable[str]) -> dict[str, StudentInterval]:
+    """Rho of all scores that a replication has, the largest first, undefined ones last."""
+    found = {name: correlation(part, name) for name in labels if name in part and part[name].notna().all()}
+    return dict(sorted(found.items(), key=lambda item: float(np.nan_to_num(-item[1].estimate, nan=np.inf))))

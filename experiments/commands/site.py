@@ -3,7 +3,8 @@
     make site                                       # into build/site, two minutes; open build/site/index.html
     python -m experiments site --made results       # with the tables, figures and verdicts that stand there, seconds
 
-What holds and what does not, the ledger with filters, all tables and figures, replications, benchmark, and the manual.
+What holds and what does not, the ledger with filters, all tables and figures, replications, the arena, benchmark, and
+the manual.
 """
 
 import argparse
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from trace.io.writing import write_atomically
 
+from ..arena.cases import ARENA, bouts
+from ..arena.contest import entered, joined, ladder
 from ..claims.ledger import all_claims
 from ..engine.errors import MissingFileError
 from ..engine.manifests import add_incomplete, read_grids
@@ -49,7 +52,7 @@ def main(arguments: argparse.Namespace) -> None:
         take(arguments.made, output)
     else:
         make(arguments)
-    content = gather(output, arguments)
+    content = gather(output, arguments.records, arguments.profile, incomplete=arguments.incomplete)
     for name, text in pages(content).items():
         write_atomically(output / name, text)
     manual.build(output / "manual")
@@ -78,8 +81,21 @@ def take(made: Path, output: Path) -> None:
     shutil.copy(made / "claims.json", output)
 
 
-def gather(output: Path, arguments: argparse.Namespace) -> SiteContent:
-    """What the pages show, from the files that stand in their folder and the records behind them."""
+def with_arena(scores: Table, output: Path, records: Path) -> Path:
+    """Write the arena's page of a site anew, with these scores.
+
+    Raises:
+        MissingFileError: where there is no site.
+    """
+    if not (output / "claims.json").exists():
+        raise MissingFileError(f"{output} holds no results page: `make site` makes it")
+    content = gather(output, records, PROFILE, incomplete=True)._replace(arena=scores)
+    write_atomically(output / "arena.html", pages(content)["arena.html"])
+    return output / "arena.html"
+
+
+def gather(output: Path, folder: Path, profile: str, *, incomplete: bool) -> SiteContent:
+    """What the pages show, from the files that stand in their folder and the records in another behind them."""
     shown = {label: read_table(output / "tables" / label) for label in table.all() if _has(output, "tables", label)}
     exhibits = [Exhibit(label, *table.all()[label][::2], shown[label].caption) for label in shown]
     drawn = [
@@ -87,8 +103,8 @@ def gather(output: Path, arguments: argparse.Namespace) -> SiteContent:
         for name, entry in figure.all().items()
         if _has(output, "figures", name)
     ]
-    records = claims.stored(arguments.records, arguments.profile)
-    paths = sorted(arguments.records.glob("*.jsonl"))
+    records = claims.stored(folder, profile)
+    paths = sorted(folder.glob("*.jsonl"))
     return SiteContent(
         entries=entries_of(
             json.loads((output / "claims.json").read_text("utf-8")),
@@ -104,8 +120,16 @@ def gather(output: Path, arguments: argparse.Namespace) -> SiteContent:
         table_exhibits=exhibits,
         figures=drawn,
         experiments={path.stem: len(read_records(path)) for path in paths},
-        note=claims.shortfalls(records, arguments.records, incomplete=arguments.incomplete).strip(),
+        arena=_arena(folder),
+        note=claims.shortfalls(records, folder, incomplete=incomplete).strip(),
     )
+
+
+def _arena(folder: Path) -> Table | None:
+    """All scores of the records on the stored cases, where both are there."""
+    if folder != RECORDS or not (folder / "gate.jsonl").exists() or not any(ARENA.glob("*.npz")):
+        return None
+    return ladder(joined(read_records(folder / "gate.jsonl"), entered(bouts())))
 
 
 def _has(output: Path, folder: str, name: str) -> bool:

@@ -65,6 +65,8 @@ class SiteContent(NamedTuple):
     figures: Sequence[Exhibit]
     experiments: Mapping[str, int]
     """How many records each has."""
+    arena: Table | None
+    """All scores on the stored cases, best first; None where there are no cases."""
     note: str
     """What is missing of the grids; empty where nothing is."""
 
@@ -94,6 +96,7 @@ def pages(content: SiteContent) -> dict[str, str]:
         "tables.html": page("tables.html.j2", "tables.html", studies=_by_experiment(content.table_exhibits)),
         "figures.html": page("figures.html.j2", "figures.html", studies=_by_experiment(content.figures)),
         "replications.html": page("replications.html.j2", "replications.html", **_replications(content)),
+        "arena.html": page("arena.html.j2", "arena.html", replications=_by_replication(content.arena)),
         "benchmark.html": page("benchmark.html.j2", "benchmark.html", **_exhibits(content, "benchmark")),
     }
     for exhibit in content.table_exhibits:
@@ -162,6 +165,14 @@ def _exhibits(content: SiteContent, experiment: str) -> dict[str, list[Exhibit]]
         "tables": [exhibit for exhibit in content.table_exhibits if exhibit.experiment == experiment],
         "figures": [exhibit for exhibit in content.figures if exhibit.experiment == experiment],
     }
+
+
+def _by_replication(arena: Table | None) -> dict[str, Table]:
+    """The arena's table in parts, by its first column."""
+    if arena is None:
+        return {}
+    parts = groupby(arena.rows, key=lambda row: row[0])
+    return {title: Table(arena.caption, arena.header[1:], [row[1:] for row in rows]) for title, rows in parts}
 
 
 def _replications(content: SiteContent) -> dict[str, Any]:

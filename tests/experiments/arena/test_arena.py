@@ -8,7 +8,7 @@ from pandas import DataFrame
 
 from experiments.__main__ import main
 from experiments.arena.cases import SCALARS, ArenaCase, bouts, pack
-from experiments.arena.contest import OWN, joined, scored, standing
+from experiments.arena.contest import OWN, entered, joined, ladder, scored, standing
 from experiments.engine.errors import UserError
 from experiments.engine.manifests import grids_of_itself, write_manifest
 from experiments.engine.records import write_records
@@ -53,6 +53,9 @@ def store(tmp_path_factory):
     return folder, records
 
 
+PLAIN = "def score(case):\n    return (case.anchor_outputs.argmax(1) != case.anchor_new_outputs.argmax(1)).mean()\n"
+
+
 def script(tmp_path, text):
     path = tmp_path / "my_score.py"
     path.write_text(text)
@@ -94,10 +97,7 @@ def test_a_score_sees_outputs_and_no_label_of_the_anchor(store, tmp_path):
 
 def test_a_score_equals_the_one_of_the_records_and_is_ranked(store, tmp_path, capsys):
     folder, _ = store
-    path = script(
-        tmp_path,
-        "def score(case):\n    return (case.anchor_outputs.argmax(1) != case.anchor_new_outputs.argmax(1)).mean()\n",
-    )
+    path = script(tmp_path, PLAIN)
     main(["arena", str(path), "--arena", str(folder / "cases"), "--records", str(folder / "records")])
     (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("emoji")]
     assert "1.00 [1.00, 1.00]" in row
@@ -153,3 +153,29 @@ def test_a_data_set_without_a_licence_is_not_packed(store, tmp_path):
     folder, records = store
     pacs = [{**r, "config": {**r["config"], "data": "pacs"}} for r in records]
     assert pack(pacs, folder / "runs", tmp_path) == []
+
+
+def test_all_scores_stand_on_a_ladder(store, tmp_path):
+    folder, records = store
+    own = ladder(joined(records, scored(script(tmp_path, PLAIN), bouts(folder / "cases"))), own="my_score")
+    rho = [float(row[3].split()[0]) for row in own.rows]
+    assert rho == sorted(rho, reverse=True)
+    assert [row[1] for row in own.rows] == [str(1 + place) for place in range(len(rho))]
+    alone = ladder(joined(records, entered(bouts(folder / "cases"))))
+    assert sorted(row[2] for row in own.rows) == sorted([*(row[2] for row in alone.rows), "my_score"])
+
+
+def test_a_score_that_is_constant_stands_last(store, tmp_path):
+    folder, records = store
+    constant = scored(script(tmp_path, "def score(case):\n    return 1\n"), bouts(folder / "cases"))
+    assert ladder(joined(records, constant), own="constant").rows[-1][2] == "constant"
+
+
+def test_the_card_counts_what_is_stored(store, capsys):
+    folder, _ = store
+    options = [f"--{name}={folder / where}" for name, where in (("runs", "runs"), ("records", "records"))]
+    main(["arena", "--pack", f"--arena={folder / 'packed'}", *options])
+    assert capsys.readouterr().out.startswith("4 files, ")
+    (row,) = [line for line in (folder / "packed" / "README.md").read_text().splitlines() if line.startswith("| emoji")]
+    harmful = 4 * sum(round(harm * ROWS) > 0 for harm in HARM)
+    assert row.split(" | ")[1:8] == ["200", "200", "200", "3", str(len(HARM)), "4", str(harmful)]
