@@ -8,7 +8,7 @@ PINNED := --quiet --no-deps --require-hashes
 # A torch from another index brings libraries of its own.
 OMIT := $(if $(TORCH_INDEX),torch|torchvision|triton|nvidia-.*|cuda-.*,triton)
 
-.PHONY: help setup lock check test lint docs site reproduce tables benchmark trust clean
+.PHONY: help setup lock check test lint docs site reproduce tables notebooks benchmark trust clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -51,6 +51,9 @@ tables: setup  ## everything printed, from the committed records alone (a minute
 	$(BIN)/python -m experiments tables
 	$(BIN)/python -m experiments figures
 	$(BIN)/python -m experiments claims
+
+notebooks: setup  ## run the notebooks and store their outputs in them (two minutes)
+	$(BIN)/python -m tests.notebooks
 
 docs: setup  ## the manual, from the docstrings, into build/docs (half a minute)
 	$(BIN)/python -W error -m experiments manual
