@@ -59,7 +59,7 @@ def to_html(
     Args:
         cases: one per anchor; may be empty if there is a verdict.
         verdict: what the gate says; without one the page opens with each anchor's largest term.
-        past: earlier updates whose outcome is known, on the score of the deciding anchor.
+        past: earlier updates whose outcome is known, on the score of the policy's required rule.
         harm_above: the rise of the risk that is still no harm.
         about: what to say about the run, in this order: command, models, data, date.
 
@@ -87,7 +87,7 @@ def to_html(
             score_charts=_score_charts(judged) if len(judged) > 1 else [],
             cases=[_material(case, f"anchor-{i}") for i, case in enumerate(ordered)],
             neighbours=NEIGHBOURS,
-            history=_history(past, judged[0] if judged else None, harm_above) if past else None,
+            history=_history(past, _required(verdict, judged), harm_above) if past else None,
             facts=[["item", "value"], *({**about, **_versions()}.items())],
             settings=_settings(ordered),
         )
@@ -179,6 +179,14 @@ def _material(case: ReportCase, name: str) -> dict[str, Any]:
         "sizes": [["sample", "rows"], *([sample.replace("_", " "), str(n)] for sample, n in d.evidence.sizes.items())],
         "budget": [["event", "may fail with probability"], *shares, ["any of them", number(d.budget.total)]],
     }
+
+
+def _required(verdict: Verdict | None, judged: Sequence[AnchorVerdict]) -> AnchorVerdict | None:
+    """What past updates are compared with: the required rule of the anchor that decides, also where a guard decides."""
+    if verdict is None or not judged:
+        return None
+    rules = (v for v in verdict.rules if v.anchor == judged[0].anchor and v.role == "required")
+    return next(rules, judged[0])
 
 
 def _history(past: Sequence[PastUpdate], new: AnchorVerdict | None, harm_above: float) -> dict[str, Any]:

@@ -159,6 +159,16 @@ def test_what_counts_as_harm_is_the_callers_to_say():
     assert "above 0.02: harm" in shown[1]
 
 
+def test_past_updates_stand_beside_the_rule_that_they_calibrate():
+    """Labels that show harm decide by another score, whose limit says nothing about past scores."""
+    required = AnchorVerdict("a", "accept", "anchor_disagreement", 0.02, 0.01, 0.04, 0.1, None, "It lies below.")
+    guard = AnchorVerdict("a", "reject", "recall_drop", 0.5, 0.4, 0.6, 0.0, None, "It lies above.", role="guard")
+    told = Verdict("reject", (guard,), "a", rules=(guard, required))
+    updates = [PastUpdate("small", 0.05, 0.0), PastUpdate("large", 0.2, 0.1)]
+    shown = Page(to_html([], verdict=told, past=updates, title="t", about={})).text
+    assert "1 scored at or below the threshold, of which 0 did harm. 1 scored above the threshold" in shown
+
+
 @pytest.mark.parametrize(("copies", "message"), [(0, "nothing to report"), (2, "same anchor")])
 def test_refuses(copies, message):
     with pytest.raises(ValueError, match=message):
