@@ -313,7 +313,12 @@ class PowerTuned(NamedTuple):
 
 
 def ppi_interval(y: Array, guess: Array, unlabelled: Array, n: Indices, error: float) -> PowerTuned:
-    """Estimate and radius of ``ppi_mean_ci`` of ppi-python with ``alpha = 2 error`` after the first n labels of paths.
+    """The two-sided ``ppi_mean_ci`` of ppi-python with ``alpha = 2 error`` after the first n labels of paths.
+
+    ``tests/experiments/peers/test_ppi.py`` runs that package, in an environment of its own, on the same rows: weights,
+    estimates and ends are equal up to rounding, and so are all decisions on the draws of a cell. They differ in one
+    case: where all guesses are equal, lambda is 0 / 0. The interval does not depend on it, and here it is that of the
+    labels alone; the package divides what rounding left and has either the same interval or NaN, which decides nothing.
 
     Args:
         y, guess: ``[paths, rows]``.

@@ -4,6 +4,9 @@ Told ``y`` and ``guess`` ``[paths, rows]``, ``unlabelled`` ``[N]``, numbers of l
 it answers ``weight`` (the lambda that `ppi_mean_ci` itself used), ``estimate``, ``lower`` and ``upper``, each
 ``[paths, looks]``, with null for what is no number. Told ``limits`` too, it answers ``labels`` and ``accepted``
 ``[limits, paths]`` instead: where intervals at growing n first lie on one side of a limit, null where none does.
+
+Of version 0.2.3: where `ppi_mean_ci` tunes lambda itself it forgets ``alternative`` and is always two-sided, so each
+side's error is half of ``alpha``.
 """
 
 import json
