@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Interval(NamedTuple):
+class PeerInterval(NamedTuple):
     weight: float
     estimate: float
     lower: float
@@ -34,7 +34,9 @@ def main(path: str) -> None:
 
 def intervals(y: Any, guess: Any, unlabelled: Any, n: Any, alpha: Any) -> dict[str, Any]:
     found = [list(_looks(*path, unlabelled, n, float(alpha))) for path in zip(y, guess, strict=True)]
-    return {name: [[_number(getattr(look, name)) for look in looks] for looks in found] for name in Interval._fields}
+    return {
+        name: [[_number(getattr(look, name)) for look in looks] for looks in found] for name in PeerInterval._fields
+    }
 
 
 def decisions(limits: Any, y: Any, guess: Any, unlabelled: Any, n: Any, alpha: Any) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def decisions(limits: Any, y: Any, guess: Any, unlabelled: Any, n: Any, alpha: A
     return {"labels": labels, "accepted": accepted}
 
 
-def _looks(y: Any, guess: Any, unlabelled: Any, n: Any, alpha: float) -> Iterator[Interval]:
+def _looks(y: Any, guess: Any, unlabelled: Any, n: Any, alpha: float) -> Iterator[PeerInterval]:
     """Of one path, after each number of labels."""
     from ppi_py import ppi, ppi_mean_ci, ppi_mean_pointestimate
 
@@ -70,7 +72,7 @@ def _looks(y: Any, guess: Any, unlabelled: Any, n: Any, alpha: float) -> Iterato
             weights.clear()
             lower, upper = ppi_mean_ci(*told, alpha=alpha)
             (weight,) = weights
-            yield Interval(float(weight), ppi_mean_pointestimate(*told).item(), lower.item(), upper.item())
+            yield PeerInterval(float(weight), ppi_mean_pointestimate(*told).item(), lower.item(), upper.item())
     finally:
         ppi._calc_lam_glm = tune
 
