@@ -29,9 +29,11 @@ setup: .venv/.installed  ## .venv with the packages of requirements.lock (5.6 GB
 	$(if $(TORCH_INDEX),grep -oE '^torch(vision)?==[^ ]+' requirements.txt | xargs $(BIN)/pip install --quiet --index-url $(TORCH_INDEX))
 	@touch $@
 
-lock: setup  ## requirements.lock from requirements.txt: every package that is needed, with hashes
+lock: setup  ## requirements.lock from requirements.txt, and that of the peers: every package that is needed, with hashes
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" \
 		requirements.txt --output-file requirements.lock
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" \
+		experiments/peers/peers.txt --output-file experiments/peers/peers.lock
 
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -299,12 +299,26 @@ def _first(estimate: Array, radius: Array, limit: float, n: Indices) -> Ends:
 def prediction_powered(case: Contest, limit: float) -> Ends:
     """PPI++ (Angelopoulos et al., 2023), with the models' own guess of ``D_i``: uniform labels, a normal interval."""
     n = np.arange(FEWEST, case.draws.shape[1] // 4 + 1)
-    estimate, radius = ppi_interval(case.change[case.draws], case.guess[case.draws], case.guess, n, case.error)
-    return _first(estimate, radius, limit, n)
+    found = ppi_interval(case.change[case.draws], case.guess[case.draws], case.guess, n, case.error)
+    return _first(found.estimate, found.radius, limit, n)
 
 
-def ppi_interval(y: Array, guess: Array, unlabelled: Array, n: Indices, error: float) -> tuple[Array, Array]:
-    """Estimate and radius of ``ppi_mean_ci`` of ppi-python with ``alpha = 2 error`` after the first n labels of paths.
+class PowerTuned(NamedTuple):
+    """Of PPI++, each ``[paths, looks]``."""
+
+    weight: Array
+    """lambda, of the guesses."""
+    estimate: Array
+    radius: Array
+
+
+def ppi_interval(y: Array, guess: Array, unlabelled: Array, n: Indices, error: float) -> PowerTuned:
+    """The two-sided ``ppi_mean_ci`` of ppi-python with ``alpha = 2 error`` after the first n labels of paths.
+
+    ``tests/experiments/peers/test_ppi.py`` runs that package, in an environment of its own, on the same rows: weights,
+    estimates and ends are equal up to rounding, and so are all decisions on the draws of a cell. They differ in one
+    case: where all guesses are equal, lambda is 0 / 0. The interval does not depend on it, and here it is that of the
+    labels alone; the package divides what rounding left and has either the same interval or NaN, which decides nothing.
 
     Args:
         y, guess: ``[paths, rows]``.
@@ -327,7 +341,8 @@ def ppi_interval(y: Array, guess: Array, unlabelled: Array, n: Indices, error: f
     residual = of_y - weight * of_guess
     spread = y_squares - 2 * weight * products + weight**2 * squares - residual**2
     error_squared = weight**2 * unlabelled.var() / total + np.maximum(spread, 0.0) / n
-    return weight * unlabelled.mean() + residual, norm.ppf(1 - error) * np.sqrt(error_squared)
+    estimate = weight * unlabelled.mean() + residual
+    return PowerTuned(weight, estimate, norm.ppf(1 - error) * np.sqrt(error_squared))
 
 
 def active_testing(case: Contest, limit: float) -> Ends:

@@ -37,8 +37,8 @@ SLOW = (
 )
 """Folders whose tests start processes, train on images or read all records; `make check` leaves them out."""
 
-SLOW_FIXTURES = {"browser", "checkout", "cluster", "site", "small_disk"}
-"""Of other folders: a browser, a cluster, a copy of the repository, an installed wheel."""
+SLOW_FIXTURES = {"browser", "checkout", "cluster", "peers", "site", "small_disk"}
+"""Of other folders: a browser, a cluster, a copy of the repository, an installed wheel, an environment of peers."""
 
 
 def pytest_collection_modifyitems(items):

@@ -18,6 +18,7 @@ EXPERIMENTS = {
     "pairs": {"engine"},
     "regression": {"engine"},
     "fetch": {"engine"},
+    "peers": {"engine"},
     "vision": {"engine", "fetch"},
     "tabular": {"engine", "fetch", "vision"},
     "analysis": {"engine"},

@@ -129,7 +129,7 @@ def test_prediction_powered_intervals_are_those_of_the_formula():
     guess, unlabelled = rng.normal(size=(3, 60)), rng.normal(size=500)
     y = 0.6 * guess + rng.normal(size=(3, 60))
     n = np.array([20, 21, 60])
-    estimate, radius = ppi_interval(y, guess, unlabelled, n, 0.025)
+    _, estimate, radius = ppi_interval(y, guess, unlabelled, n, 0.025)
     for path in range(3):
         for look, count in enumerate(n):
             own, said = y[path, :count], guess[path, :count]
