@@ -39,8 +39,9 @@ def marked(page: str, name: str) -> str:
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    """The fenced blocks of a language, or of none."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return [block for name, block in found if name == language]
 
 
 def commands() -> list[Command]:
