@@ -45,10 +45,10 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def commands() -> list[Command]:
-    """Every line of every ```bash block, in the order of the pages."""
+    """Every line of every ```bash block, in the order of the pages; one that is continued counts as one."""
     found = []
     for page, text in PAGES.items():
-        for line in "".join(blocks(text, "bash")).splitlines():
+        for line in re.sub(r"\s*\\\n\s*", " ", "".join(blocks(text, "bash"))).splitlines():
             command, _, comment = line.partition(" # ")
             found.append(Command(page, command.strip(), comment))
     return found

@@ -188,7 +188,8 @@ def _line(row: Row, entry: dict[str, Any]) -> str:
     number = number[0].lower() + number[1:] if "take" in entry else number
     verdict = f"*{shown['verdict']}*"
     if shown is not row and len(row["replications"]) > 1:
-        verdict += f" there, {row['verdict']} over all {len(row['replications'])} data sets and models"
+        pooled = "as" if row["verdict"] == shown["verdict"] else row["verdict"]
+        verdict += f" there, {pooled} over all {len(row['replications'])} data sets and models"
     return f"- **{says}:** {where}{number}. Paper: {row['published']}; {verdict}."
 
 
