@@ -1,4 +1,4 @@
-"""The README's commands, executed in a copy of the repository: as printed where that takes seconds, else small.
+"""The commands of every README, executed in a copy of the repository: as printed where that takes seconds, else small.
 
 What a test cannot run says in its comment what it needs: a GPU, DomainNet, conda or the network.
 """
@@ -16,13 +16,11 @@ import pytest
 from experiments.commands.reproduce import STEPS
 from experiments.engine.leases import leased
 from experiments.fetch.npm import npm_command
+from tests import readmes
 from tests.experiments.vision.trees import DOMAINS, domainnet_tree
+from tests.readmes import EXPERIMENTS, ROOT
 from tests.requirements import lacking
 
-ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
-PREFIX = "python -m experiments "
-NEEDS = re.compile(r"needs (DomainNet|PyPI|conda|a W&B login)")
 STAND_IN = ("data emoji", "figures --only contact-sheet")
 """Executed as printed where the npm registry answers: the images are those of the committed records."""
 
@@ -42,14 +40,14 @@ IMAGES = ("embedding", "active", "gate", "anchoring", "labels")
 
 
 def commands():
-    """Every line of `python -m experiments` with its comment; those with placeholders left out."""
-    lines = [line.removeprefix(PREFIX) for line in README.splitlines() if line.startswith(PREFIX)]
-    return [line.partition("#")[::2] for line in lines if not re.search(r"\b(EXPERIMENT|DIR|NAME)\b", line)]
+    """Every command of `python -m experiments`, on any page, those with placeholders left out."""
+    own = [c._replace(line=c.line.removeprefix(EXPERIMENTS)) for c in readmes.commands() if EXPERIMENTS in c.line]
+    return [command for command in own if not re.search(r"\b(EXPERIMENT|DIR|NAME)\b", command.line)]
 
 
 def executed():
-    """Those that run here, in the README's order and each once; `reproduce` is its steps, which are among them."""
-    plain = [command.strip() for command, comment in commands() if not NEEDS.search(comment)]
+    """Those that run here, in their order and each once; `reproduce` is its steps, which are among them."""
+    plain = [command.line for command in commands() if not command.needs]
     return [line for line in dict.fromkeys(plain) if line not in ("reproduce", *STAND_IN)]
 
 
@@ -60,6 +58,7 @@ def small(line, data):
     words += [] if "--dry-run" in line else SMALL.get(name, "").split()
     second = name == "run" and ("config=controls" in line or "labels config=acs" in line)
     words += ["seed=1"] if second else []  # another run than that of the experiment's first line
+    words += ["test_size=1000"] if "world=" in line else []
     words += ["wandb=off"] if name == "run" and words[1] != LOGGED else []
     return [*words, f"data={data}"] if name == "run" and words[1] in IMAGES else words
 
@@ -109,7 +108,7 @@ def make_checkout(folder):
         subprocess.run(["git", *command], cwd=folder, check=True)
 
 
-def test_the_readme_shows_all_kinds_of_commands():
+def test_the_readmes_show_all_kinds_of_commands():
     assert len(executed()) >= 15
     assert {line.split()[0] for line in executed()} >= {"run", "compare", "collect", "status", "tables", "figures"}
 
@@ -138,16 +137,16 @@ def test_the_stand_in_is_built_and_shown(checkout, tmp_path):
         reason = "the npm registry does not answer, and the stand-in is made of its packages"
         lacking(reason, required_by="TRACE_REQUIRE_NPM")
     for line in STAND_IN:
-        assert line in [command.strip() for command, _ in commands()]
+        assert line in [command.line for command in commands()]
         checkout.call(*line.split(), TRACE_DATA=str(tmp_path))
     assert {len(list((tmp_path / "emoji-1" / name).rglob("*.png"))) for name in DOMAINS} == {1429}
     assert list((checkout.folder / "results" / "images").glob("contact-sheet*.png"))
 
 
-def test_steps_of_reproduce_and_recipes_of_make_are_commands_of_the_readme():
-    printed = [command.strip() for command, _ in commands()]
+def test_steps_of_reproduce_and_recipes_of_make_are_commands_of_a_readme():
+    printed = [command.line for command in commands()]
     for step in STEPS:
-        assert step.command in printed, f"the README does not show: {step.command}"
+        assert step.command in printed, f"no README shows: {step.command}"
     for target in ("reproduce", "tables"):
         call = ["make", "--dry-run", "--old-file=setup", target]
         recipe = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True).stdout

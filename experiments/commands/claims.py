@@ -30,6 +30,8 @@ README = ROOT / "README.md"
 CASES = ("active", "gate")
 """The case studies: each profile has data sets or backbones of its own, and all of them are judged."""
 LEFT_OUT = RULES.parent / "left_out.yaml"
+FINDINGS = RULES.parent / "findings.yaml"
+"""The claims that the README tells in plain words."""
 
 HEADLINES = (
     "rank_blobs_shift_proxy_ot",
@@ -50,7 +52,7 @@ HEADLINES = (
     "w1min_improves_monotonically",
     "anchor_penalty_protects",
 )
-"""Claims that also stand in the README."""
+"""Claims that the results page opens with."""
 
 Row = dict[str, Any]
 
@@ -77,7 +79,7 @@ def main(arguments: argparse.Namespace) -> None:
     write_atomically(folder / "claims.md", page(rows, note))
     write_atomically(folder / "claims.json", json.dumps(rows, indent=2) + "\n")
     if readme := arguments.readme or (README if arguments.output is None else None):
-        replace_marked(readme, "headlines", to_markdown(headlines(rows, note)))
+        replace_marked(readme, "headlines", told(rows, findings(), note))
     print(summary(rows) + note)
     if unknown := sum(not row["rule_commit"] for row in rows):
         print(
@@ -160,16 +162,35 @@ def _counted(whose: str, rows: list[Row]) -> str:
     return f"{whose.capitalize()}: {len(rows)} claims ({listed})."
 
 
-def headlines(rows: list[Row], note: str = "") -> Table:
-    """The main claims, briefly."""
+def findings() -> list[dict[str, Any]]:
+    """What the README tells, in its order."""
+    return yaml.safe_load(FINDINGS.read_text("utf-8"))
+
+
+def told(rows: list[Row], entries: list[dict[str, Any]], note: str = "") -> str:
+    """The counts of verdicts, and one line for each finding."""
     chosen = {str(row["name"]): row for row in rows}
-    keys = ("claim", "published", "measured", "verdict")
-    caption = f"{summary(rows)} Intervals: 95%, Student's t over seeds (at the gate over seeds and candidates).{note}"
-    return Table(
-        caption,
-        ["claim", "published", "ours", "verdict"],
-        [[str(chosen[name][key]) for key in keys] for name in HEADLINES],
-    )
+    intervals = "Intervals: 95%, Student's t over seeds (at the gate over seeds and candidates)."
+    return "\n".join([f"{summary(rows)} {intervals}{note}", "", *(_line(chosen[e["claim"]], e) for e in entries)])
+
+
+def _line(row: Row, entry: dict[str, Any]) -> str:
+    """A sentence, our number, the paper's, and the verdict; of one replication where the entry names it.
+
+    The sentence was written for one verdict: under another one the claim stands in its own words.
+    """
+    shown, where = row, ""
+    if own := [r for r in row["replications"] if r["title"].startswith(entry.get("only", "\0"))]:
+        shown, where = own[0], f"{own[0]['title']}: "
+    parts = str(shown[entry.get("take", "measured")]).rstrip(".").split("; ")
+    number = "; ".join([parts[i] for i in entry.get("parts", ()) if i < len(parts)] or parts)
+    says = entry["says"] if shown["verdict"] == entry["if"] else str(row["claim"]).rstrip(".")
+    number = number[0].lower() + number[1:] if "take" in entry else number
+    verdict = f"*{shown['verdict']}*"
+    if shown is not row and len(row["replications"]) > 1:
+        pooled = "as" if row["verdict"] == shown["verdict"] else row["verdict"]
+        verdict += f" there, {pooled} over all {len(row['replications'])} data sets and models"
+    return f"- **{says}:** {where}{number}. Paper: {row['published']}; {verdict}."
 
 
 def page(rows: list[Row], note: str = "") -> str:

@@ -1,7 +1,7 @@
 """Tables from stored records alone, as Markdown, LaTeX and CSV.
 
-python -m experiments tables      # rewrites results/tables/ and the generated parts of the README, about a minute
-python -m experiments tables --profile paper --output paper/tables      # of another profile, beside the README
+python -m experiments tables      # rewrites results/tables/ and the table in results/README.md, about a minute
+python -m experiments tables --profile paper --output paper/tables      # of another profile, elsewhere
 """
 
 import argparse
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from ..engine.manifests import add_incomplete, with_records
 from ..engine.records import PROFILE, RECORDS, ROOT
-from ..tables.table import replace_marked, table, to_markdown, without, write
+from ..tables.table import replace_marked, table, to_markdown, write
 
 TABLES = ROOT / "results" / "tables"
-README = ROOT / "README.md"
-IN_README: dict[str, tuple[str, ...]] = {"glance": (), "benchmark": ("value", "relative difference")}
-"""Tables that also stand in the README, between markers of their label, without these columns."""
+README = ROOT / "results" / "README.md"
+IN_README = ("glance",)
+"""Tables that also stand in that file, between markers of their label."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,4 +35,4 @@ def main(arguments: argparse.Namespace) -> None:
         made = made._replace(caption=made.caption + note)
         write(made, label, arguments.output or TABLES)
         if readme and label in IN_README:
-            replace_marked(readme, label, to_markdown(without(made, IN_README[label])))
+            replace_marked(readme, label, to_markdown(made))

@@ -28,6 +28,8 @@ def test_nothing_to_adopt(tmp_path):
 
 def test_records_tables_figures_ledger_and_readme_follow(copy):
     shutil.copy(ROOT / "README.md", copy)
+    (copy / "results").mkdir()
+    shutil.copy(ROOT / "results" / "README.md", copy / "results")
     store = copy / "elsewhere" / "runs" / "ridge"
     for record in read_records(ROOT / "results" / "records" / "ridge.jsonl"):
         (store / record["run_id"]).mkdir(parents=True)

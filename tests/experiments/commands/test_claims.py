@@ -1,6 +1,7 @@
 """The ledger: one full row for each claim, the same bytes each time, and no difference from the committed one."""
 
 import json
+import re
 import shutil
 from collections import Counter
 
@@ -88,12 +89,35 @@ def test_committed_commits_of_rules_are_those_of_history(ledger):
             assert (known["rule_commit"], known["data_seen"]) == (row["rule_commit"], row["data_seen"]), row["name"]
 
 
-def test_the_readme_has_the_main_claims(ledger):
+def test_the_readme_tells_the_main_claims(ledger):
+    """Each line has the numbers and verdict of its row, and a sentence that was written for that verdict."""
     shown = ledger[2].split("<!-- headlines:begin -->")[1].split("<!-- headlines:end -->")[0]
     rows = {row["name"]: row for row in json.loads(ledger[1])}
-    for name in claims.HEADLINES:
-        assert f"| {rows[name]['verdict']} |" in shown
-    assert shown.count("\n| ") == len(claims.HEADLINES) + 2
+    lines = [line for line in shown.splitlines() if line.startswith("- ")]
+    for line, entry in zip(lines, claims.findings(), strict=True):
+        row = rows[entry["claim"]]
+        own = next((r for r in row["replications"] if r["title"].startswith(entry.get("only", "none"))), row)
+        assert f"*{own['verdict']}*" in line
+        assert f"Paper: {row['published']}; " in line
+        assert entry["says"] in line
+        numbers = set(re.findall(r"\d+\.\d+", line.split("**")[2].split(" Paper: ")[0]))
+        assert numbers
+        assert numbers <= set(re.findall(r"\d+\.\d+", f"{own['measured']} {row['why']}"))
+    assert len(lines) == 10
+    assert set(claims.HEADLINES) >= {entry["claim"] for entry in claims.findings()}
+
+
+def test_a_sentence_stands_for_one_verdict_alone():
+    replications = [{"title": "a, b", "measured": "x 1; y 2", "verdict": "partly"}, {"title": "c", "verdict": "partly"}]
+    row = {"name": "n", "claim": "It is.", "published": "3", "measured": "z 9", "verdict": "undecided", "whose": "ours"}
+    entry = {"claim": "n", "if": "partly", "says": "In part", "only": "a", "parts": [1]}
+
+    def line(row):
+        return claims.told([row], [entry]).splitlines()[-1]
+
+    found = line({**row, "replications": replications})
+    assert found == "- **In part:** a, b: y 2. Paper: 3; *partly* there, undecided over all 2 data sets and models."
+    assert line({**row, "replications": []}) == "- **It is:** z 9. Paper: 3; *undecided*."
 
 
 def test_an_experiment_without_records_is_named_and_nothing_else_changes(tmp_path, ledger):
@@ -120,7 +144,7 @@ def test_only_the_named_profile_is_judged(tmp_path):
 def test_another_profile_leaves_the_repository_alone(tmp_path, monkeypatch):
     """Without --output it is refused; with it, README and results stay as they are, unless --readme names a page."""
     monkeypatch.setattr(claims, "all_claims", list)
-    monkeypatch.setattr(claims, "HEADLINES", ())
+    monkeypatch.setattr(claims, "findings", list)
     monkeypatch.setattr(claims, "README", tmp_path / "README.md")
     (tmp_path / "README.md").write_text(page := "<!-- headlines:begin -->\nold\n<!-- headlines:end -->\n")
     write_records([{"run_id": "a", "profile": "paper"}], tmp_path / "records" / "toy.jsonl")
@@ -137,7 +161,7 @@ def test_another_profile_leaves_the_repository_alone(tmp_path, monkeypatch):
 def test_a_rule_without_a_commit_is_named(tmp_path, capsys, monkeypatch):
     made = [Claim("rules_alone", "tab:x", "It counts.", "2", "ours", parse_rule("interval_over_seeds", RULE))]
     monkeypatch.setattr(claims, "all_claims", lambda: made)
-    monkeypatch.setattr(claims, "HEADLINES", ())
+    monkeypatch.setattr(claims, "findings", list)
     run(tmp_path)
     assert "1 rules have no commit: commit experiments/claims/rules" in capsys.readouterr().out
     (row,) = json.loads((tmp_path / "claims.json").read_text())

@@ -96,7 +96,7 @@ def test_marked_part_is_replaced(tmp_path):
 
 
 def test_committed_tables_are_those_of_the_committed_records(tmp_path):
-    readme = shutil.copy(ROOT / "README.md", tmp_path)
+    readme = shutil.copy(tables.README, tmp_path)
     command = [sys.executable, "-m", "experiments", "tables", "--output", str(tmp_path / "tables"), "--readme", readme]
     subprocess.run(command, cwd=ROOT, check=True)
     written = sorted((tmp_path / "tables").iterdir())
@@ -109,12 +109,13 @@ def test_committed_tables_are_those_of_the_committed_records(tmp_path):
     assert {p.name for p in tables.TABLES.iterdir()} == {p.name for p in written}
     for path in written:
         assert path.read_text() == (tables.TABLES / path.name).read_text()
-    assert (tmp_path / "README.md").read_text() == (ROOT / "README.md").read_text()
+    assert (tmp_path / "README.md").read_text() == tables.README.read_text()
 
 
 def test_one_experiment_of_a_profile_is_enough(tmp_path, capsys, monkeypatch):
     """The walk-through of the cluster runs two experiments; the others are named with their file, the README stays."""
     monkeypatch.setattr(tables, "README", tmp_path / "README.md")
+    monkeypatch.setattr(tables, "IN_README", ("benchmark",))
     (tmp_path / "README.md").write_text(page := "<!-- benchmark:begin -->\nold\n<!-- benchmark:end -->\n")
     (record,) = read_records(RECORDS / "benchmark.jsonl")
     write_records([{**record, "profile": "paper"}], tmp_path / "records" / "benchmark.jsonl")
