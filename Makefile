@@ -43,7 +43,7 @@ lint: setup  ## ruff and mypy
 check: lint  ## lint and the fast unit tests (at most 90 seconds)
 	$(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder -m "not slow"
 
-test: lint  ## set-up, lint, then the whole suite on all cores (about 10 minutes)
+test: lint  ## set-up, lint, then the whole suite on all cores (about 25 minutes)
 	$(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 reproduce: setup  ## every experiment at CPU scale, its tables, figures and ledger into build/reproduce, and a comparison

@@ -40,7 +40,7 @@ REPLICATED_AT = (0.005, 0.01, 0.02, *(row.tau for row in GATE))
 TABLES_ALONE = {"cbpe": "CBPE"}
 """Scores that only candidates of tables have."""
 
-MACHINE = ("device", "workers")
+MACHINE = ("compiled", "device", "workers")
 """Keys of a config that decide how fast a run is, not what it finds."""
 
 DESCRIPTIONS = ("num_classes", "skipped")

@@ -9,6 +9,7 @@ A rule is committed first; then this command finds the commit and prints it besi
 import argparse
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -175,22 +176,22 @@ def told(rows: list[Row], entries: list[dict[str, Any]], note: str = "") -> str:
 
 
 def _line(row: Row, entry: dict[str, Any]) -> str:
-    """A sentence, our number, the paper's, and the verdict; of one replication where the entry names it.
+    """A sentence, our number, the paper's, and the verdict; the numbers of the replications that the entry names.
 
     The sentence was written for one verdict: under another one the claim stands in its own words.
     """
-    shown, where = row, ""
-    if own := [r for r in row["replications"] if r["title"].startswith(entry.get("only", "\0"))]:
-        shown, where = own[0], f"{own[0]['title']}: "
+    chosen = [r for title in entry.get("only", ()) for r in row["replications"] if r["title"] == title]
+    numbers = [f"{r['title']}: {_number(r, entry)}" for r in chosen] or [_number(row, entry)]
+    says = entry["says"] if row["verdict"] == entry["if"] else str(row["claim"]).rstrip(".")
+    over = f" over {len(row['replications'])} data sets and models" if len(row["replications"]) > 1 else ""
+    return f"- **{says}:** {'; '.join(numbers)}. Paper: {row['published']}; *{row['verdict']}*{over}."
+
+
+def _number(shown: Mapping[str, Any], entry: dict[str, Any]) -> str:
+    """What was measured, or the parts of it that an entry takes."""
     parts = str(shown[entry.get("take", "measured")]).rstrip(".").split("; ")
     number = "; ".join([parts[i] for i in entry.get("parts", ()) if i < len(parts)] or parts)
-    says = entry["says"] if shown["verdict"] == entry["if"] else str(row["claim"]).rstrip(".")
-    number = number[0].lower() + number[1:] if "take" in entry else number
-    verdict = f"*{shown['verdict']}*"
-    if shown is not row and len(row["replications"]) > 1:
-        pooled = "as" if row["verdict"] == shown["verdict"] else row["verdict"]
-        verdict += f" there, {pooled} over all {len(row['replications'])} data sets and models"
-    return f"- **{says}:** {where}{number}. Paper: {row['published']}; {verdict}."
+    return number[0].lower() + number[1:] if "take" in entry else number
 
 
 def page(rows: list[Row], note: str = "") -> str:

@@ -4,9 +4,10 @@
     python -m experiments collect --all --records DIR      # also trials, into a folder of one's own
 
 Reads every ``results/runs/EXPERIMENT/*/record.json`` and writes ``results/records/EXPERIMENT.jsonl``, sorted by config;
-records that are there already and have no run directory here are kept, as long as a config asks for them. Calling it
-again changes nothing. ``EXPERIMENT.manifest.json`` beside it lists all runs that the grids ask for, so that tables,
-figures and claims notice what is missing; it is written for every file of records, also where no run is here.
+records that are there already and have no run directory here are kept, as long as a config asks for them, with the
+keys that their experiment got later. Calling it again changes nothing. ``EXPERIMENT.manifest.json`` beside it lists all
+runs that the grids ask for, so that tables, figures and claims notice what is missing; it is written for every file of
+records, also where no run is here.
 
 A trial with another key (``n=500``) has the profile of the grid it was made from, and would be averaged with it. So
 only runs of the grids in ``configs/EXPERIMENT/*.yaml`` are taken, and none of ``smoke``; the others are counted and
@@ -27,6 +28,7 @@ from ..engine.config import (
     typed,
     variants,
     whole_grid,
+    with_added,
 )
 from ..engine.errors import UserError
 from ..engine.manifests import VariantGrid, grids_of_itself, write_manifest
@@ -84,7 +86,12 @@ def collect(
         grid = {name for variant in known[folder.name].values() for name in variant.ids}
         version = metrics_version(folder.name)
         current = {name for name, r in before.items() if r.get("metrics_version", 1) == version}
-        kept = before if everything else {name: before[name] for name in current & grid}
+        schema = experiment_module(folder.name).Config
+        kept = {
+            name: r | {"config": with_added(schema, r["config"])}
+            for name, r in before.items()
+            if everything or name in current & grid
+        }
         taken = {r["run_id"]: r for r in finished if everything or r["run_id"] in grid}
         if after := kept | taken:
             write_records(list(after.values()), path)

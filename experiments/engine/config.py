@@ -92,6 +92,22 @@ def identity(config: Any) -> Any:
     return {key: identity(entry) for key, entry in config.items()} if isinstance(config, dict) else config
 
 
+def with_added(kind: Any, stored: Any) -> Any:
+    """A stored config with the fields that its dataclass got later, each with the value that it was added with.
+
+    The run's id does not change by them (`identity`), so a record from before and one from after can stand together.
+    """
+    if dataclasses.is_dataclass(kind) and isinstance(stored, Mapping):
+        later = {field.name: field.metadata["added"] for field in dataclasses.fields(kind) if "added" in field.metadata}
+        kinds = get_type_hints(kind)
+        return {name: with_added(kinds.get(name), value) for name, value in {**later, **stored}.items()}
+    if get_origin(kind) is list and isinstance(stored, list):
+        return [with_added(get_args(kind)[0], value) for value in stored]
+    if get_origin(kind) is dict and isinstance(stored, Mapping):
+        return {name: with_added(get_args(kind)[1], value) for name, value in stored.items()}
+    return stored
+
+
 def experiment_module(experiment: str) -> ModuleType:
     """The module of an experiment: its short name inside this package, or a dotted path to one's own."""
     path = experiment if "." in experiment else f"experiments.{experiment}"

@@ -96,13 +96,14 @@ def test_the_readme_tells_the_main_claims(ledger):
     lines = [line for line in shown.splitlines() if line.startswith("- ")]
     for line, entry in zip(lines, claims.findings(), strict=True):
         row = rows[entry["claim"]]
-        own = next((r for r in row["replications"] if r["title"].startswith(entry.get("only", "none"))), row)
-        assert f"*{own['verdict']}*" in line
+        own = [r for r in row["replications"] if r["title"] in entry.get("only", ())]
+        assert {r["title"] for r in own} == set(entry.get("only", ())), "each is a replication that exists"
+        assert f"*{row['verdict']}*" in line
         assert f"Paper: {row['published']}; " in line
         assert entry["says"] in line
         numbers = set(re.findall(r"\d+\.\d+", line.split("**")[2].split(" Paper: ")[0]))
         assert numbers
-        assert numbers <= set(re.findall(r"\d+\.\d+", f"{own['measured']} {row['why']}"))
+        assert numbers <= set(re.findall(r"\d+\.\d+", " ".join([row["why"], *(r["measured"] for r in own or [row])])))
     assert len(lines) == 10
     assert set(claims.HEADLINES) >= {entry["claim"] for entry in claims.findings()}
 
@@ -110,13 +111,14 @@ def test_the_readme_tells_the_main_claims(ledger):
 def test_a_sentence_stands_for_one_verdict_alone():
     replications = [{"title": "a, b", "measured": "x 1; y 2", "verdict": "partly"}, {"title": "c", "verdict": "partly"}]
     row = {"name": "n", "claim": "It is.", "published": "3", "measured": "z 9", "verdict": "undecided", "whose": "ours"}
-    entry = {"claim": "n", "if": "partly", "says": "In part", "only": "a", "parts": [1]}
+    entry = {"claim": "n", "if": "partly", "says": "In part", "only": ["a, b"], "parts": [1]}
 
     def line(row):
         return claims.told([row], [entry]).splitlines()[-1]
 
-    found = line({**row, "replications": replications})
-    assert found == "- **In part:** a, b: y 2. Paper: 3; *partly* there, undecided over all 2 data sets and models."
+    found = line({**row, "replications": replications, "verdict": "partly"})
+    assert found == "- **In part:** a, b: y 2. Paper: 3; *partly* over 2 data sets and models."
+    assert line({**row, "replications": replications}).startswith("- **It is:** a, b: y 2. ")
     assert line({**row, "replications": []}) == "- **It is:** z 9. Paper: 3; *undecided*."
 
 

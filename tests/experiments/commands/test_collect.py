@@ -52,6 +52,18 @@ def test_a_trial_does_not_enter_the_records_of_its_grid(tmp_path, configs):
     assert collected(tmp_path, configs, [])[0] == (0, 3, 3, 3), "what no config asks for goes"
 
 
+def test_a_record_from_before_a_key_stands_beside_new_ones(tmp_path, configs, monkeypatch):
+    """The record has no run directory here: it gets the key, and keeps its id."""
+    first, second, *_ = expand(TOY, [], configs=configs)
+    collected(tmp_path, configs, [first])
+    RunDirectory.of(first, tmp_path / "runs").path.rename(tmp_path / "elsewhere")
+    monkeypatch.setattr("experiments.commands.collect.with_added", lambda kind, stored: {"later": 1, **stored})
+    counts, _ = collected(tmp_path, configs, [second])
+    assert counts.total == 2
+    stored = {r["run_id"]: r["config"] for r in read_records(tmp_path / "records" / f"{TOY}.jsonl")}
+    assert stored[first.run_id] == {"later": 1, **first.values}
+
+
 def test_an_open_key_takes_new_values_but_nothing_else_of_their_runs(tmp_path, configs):
     new = expand(TOY, ["mode=fail"], configs=configs)
     changed = expand(TOY, ["mode=fail", "layers=[3]"], configs=configs)

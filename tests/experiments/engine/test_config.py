@@ -13,6 +13,7 @@ from experiments.engine.config import (
     identity,
     variants,
     whole_grid,
+    with_added,
 )
 from experiments.engine.errors import UserError
 from experiments.engine.records import RECORDS, read_records
@@ -279,6 +280,21 @@ def test_an_added_key_with_another_value_is_another_run():
     ]
     assert len({Run(TOY, config).run_id for config in configs}) == len(configs)
     assert identity(Later(clip=1.0)) == {**identity(Before()), "clip": 1.0}
+
+
+def test_a_config_from_before_gets_the_keys_that_were_added():
+    """At every depth, with the value of then, and without a change of the id or of what it has."""
+    before = {**identity(Before()), "step": {"lr": 0.2, "momentum": 0.9}, "gone": 1}
+    found = with_added(Later, before)
+    assert found == {
+        "seed": 0,
+        "step": {"lr": 0.2, "momentum": 0.9},
+        "steps": [{"lr": 1.0, "momentum": 0.0}, {"lr": 2.0, "momentum": 0.0}],
+        "named": {"last": {"lr": 3.0, "momentum": 0.0}},
+        "clip": None,
+        "gone": 1,
+    }
+    assert with_added(Later, found) == found
 
 
 def test_an_added_default_may_change_and_its_old_value_keeps_its_id():
